@@ -18,8 +18,8 @@ import sys
 import urllib.request
 
 RELEASE = "bullseye"
-PACKAGES = ["libc6", "libc6-dev", "linux-libc-dev", "libcrypt-dev", "libelf-dev", "zlib1g-dev", "libjansson-dev", "libinih-dev",
-            "libncurses-dev", "libxxhash-dev"]
+PACKAGES = ["libc6", "libc6-dev", "linux-libc-dev", "libcrypt-dev", "libelf-dev", "zlib1g-dev", "libjansson-dev", "libyaml-dev",
+            "libinih-dev", "libncurses-dev", "libxxhash-dev"]
 MIRROR = os.environ.get("GS_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 
 
@@ -59,7 +59,7 @@ def leave_static_libraries(folder):
         for name in files:
             base = name.split(".so")[0]
             if ".so" in name and os.path.exists(os.path.join(place, base + ".a")) and base.split("lib")[-1] in (
-                    "elf", "z", "jansson", "inih", "INIReader", "ncurses", "ncursesw", "tinfo", "form", "formw", "menu", "menuw",
+                    "elf", "z", "jansson", "yaml", "inih", "INIReader", "ncurses", "ncursesw", "tinfo", "form", "formw", "menu", "menuw",
                     "panel", "panelw", "curses", "termcap", "tic", "xxhash"):
                 os.unlink(os.path.join(place, name))
 

@@ -1,219 +1,118 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cdi_yaml.c: reads the part of YAML that nvidia-ctk writes. Anything else is refused, not guessed.
- * Recursion ends at DEPTH_MOST. No state.
+ * cdi_yaml.c: makes JSON of the first document of a YAML text, by libyaml. Anchors, and keys that are
+ * no scalars, are refused. Recursion ends at DEPTH_MOST. No state.
  */
 #include "lockd/ctl/cdi_yaml.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <yaml.h>
 
 #define DEPTH_MOST 16
 
-struct yaml {
-    const char *at;  /* the beginning of a line, or its rest behind "- " */
-    unsigned indent; /* columns before `at`, if it is a rest */
-    unsigned line;
+struct reader {
+    yaml_parser_t parser;
+    yaml_event_t event; /* the last one */
     unsigned depth;
     struct gs_err *err;
 };
 
-static json_t *parse_block(struct yaml *yaml, unsigned indent);
-
-static json_t *refuse_line(struct yaml *yaml, const char *why)
+static json_t *refuse_line(struct reader *reader, const char *why)
 {
-    gs_err_set(yaml->err, -EINVAL, "line %u: %s", yaml->line, why);
+    gs_err_set(reader->err, -EINVAL, "line %zu: %s", reader->parser.mark.line + 1, why);
     return NULL;
 }
 
-static size_t line_length(const char *at)
+/* Reads the next event. False: the text is not valid. */
+static bool read_event(struct reader *reader)
 {
-    return strcspn(at, "\r\n");
+    yaml_event_delete(&reader->event);
+    if (yaml_parser_parse(&reader->parser, &reader->event) != 0)
+        return true;
+    refuse_line(reader, reader->parser.problem != NULL ? reader->parser.problem : "no memory");
+    return false;
 }
 
-static void skip_line(struct yaml *yaml)
+static json_t *scalar_json(const yaml_event_t *event)
 {
-    yaml->at += line_length(yaml->at);
-    yaml->at += *yaml->at == '\r';
-    yaml->at += *yaml->at == '\n';
-    yaml->indent = 0;
-    yaml->line++;
-}
-
-/* Skips empty lines, comments and the mark of a document. Returns the column of the next text;
- * -1: the end. */
-static int next_column(struct yaml *yaml)
-{
-    for (; *yaml->at != '\0'; skip_line(yaml)) {
-        const size_t blanks = strspn(yaml->at, " ");
-        const char *word = yaml->at + blanks;
-
-        if (strchr("#\r\n", *word) == NULL && strncmp(word, "---", 3) != 0)
-            return (int)(yaml->indent + blanks);
-        if (*word == '\0')
-            break;
-    }
-    return -1;
-}
-
-static json_t *plain_scalar(const char *text, size_t length)
-{
+    const char *text = (const char *)event->data.scalar.value;
+    const size_t length = event->data.scalar.length;
     char *end;
-    char number[24];
+    long long number;
 
-    if (length == 4 && strncmp(text, "true", 4) == 0)
-        return json_true();
-    if (length == 5 && strncmp(text, "false", 5) == 0)
-        return json_false();
-    if (length > 0 && length < sizeof number && strspn(text, "-0123456789") >= length) {
-        memcpy(number, text, length);
-        number[length] = '\0';
-        errno = 0;
-        const long long value = strtoll(number, &end, 10);
-
-        if (*end == '\0' && errno == 0)
-            return json_integer(value);
-    }
-    return json_stringn(text, length);
-}
-
-/* A quoted or plain scalar that fills the rest of the line. */
-static json_t *parse_scalar(struct yaml *yaml, const char *text, size_t length)
-{
-    const char quote = *text;
-    json_t *value;
-
-    while (length > 0 && text[length - 1] == ' ')
-        length--;
+    if (event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
+        return json_stringn(text, length);
     if (length == 0)
         return json_null();
-    if (strchr("&*!|>%@`?", quote) != NULL ||
-        (strchr("[{", quote) != NULL && (length != 2 || text[1] != quote + 2)))
-        return refuse_line(yaml, "this form of YAML is not understood: write JSON instead");
-    if (strchr("[{", quote) != NULL)
-        return quote == '[' ? json_array() : json_object();
-    if (quote != '"' && quote != '\'')
-        return plain_scalar(text, length);
-    if (length < 2 || text[length - 1] != quote)
-        return refuse_line(yaml, "a quote does not end");
-    if (quote == '"') { /* the escapes are those of JSON */
-        value = json_loadb(text, length, JSON_DECODE_ANY, NULL);
-        return value != NULL ? value : refuse_line(yaml, "a quoted text is not valid");
-    }
-    return json_stringn(text + 1, length - 2);
+    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+        return json_boolean(*text == 't');
+    errno = 0;
+    number = strtoll(text, &end, 10);
+    return strspn(text, "-0123456789") == length && *end == '\0' && errno == 0
+               ? json_integer(number)
+               : json_stringn(text, length);
 }
 
-/* The length of the key at text, followed by a colon and a blank or the end of the line; 0:
- * there is no key. */
-static size_t key_length(const char *text, size_t length)
+/* The value that begins with the last event. */
+static json_t *read_value(struct reader *reader)
 {
-    for (size_t i = 0; i < length; i++)
-        if (text[i] == ':' && (i + 1 == length || text[i + 1] == ' '))
-            return i;
-    return 0;
-}
+    const yaml_event_type_t type = reader->event.type;
+    json_t *all;
 
-static json_t *parse_sequence(struct yaml *yaml, int column)
-{
-    json_t *array = json_array();
+    if (type == YAML_SCALAR_EVENT)
+        return scalar_json(&reader->event);
+    if (type != YAML_SEQUENCE_START_EVENT && type != YAML_MAPPING_START_EVENT)
+        return refuse_line(reader, "this form of YAML is not understood: write JSON instead");
+    if (++reader->depth > DEPTH_MOST)
+        return refuse_line(reader, "too deep");
+    all = type == YAML_SEQUENCE_START_EVENT ? json_array() : json_object();
+    while (read_event(reader)) {
+        char *key = NULL;
+        json_t *item = NULL;
+        int code = -1;
 
-    while (next_column(yaml) == column) {
-        const char *word = yaml->at + ((unsigned)column - yaml->indent);
-        json_t *item;
-
-        if (word[0] != '-' || (word[1] != ' ' && line_length(word) != 1))
-            break;
-        /* the text after the dash counts as a line of its own */
-        yaml->at = word + 1;
-        yaml->indent = (unsigned)column + 1;
-        item = parse_block(yaml, (unsigned)column + 1);
-        if (item == NULL || json_array_append_new(array, item) != 0) {
-            json_decref(array);
-            return NULL;
+        if (reader->event.type == YAML_SEQUENCE_END_EVENT ||
+            reader->event.type == YAML_MAPPING_END_EVENT) {
+            reader->depth--;
+            return all;
         }
-    }
-    return array;
-}
-
-static json_t *parse_value(struct yaml *yaml, const char *text, size_t length, int column)
-{
-    const size_t blanks = strspn(text, " ");
-    int next;
-
-    if (blanks < length) {
-        json_t *value = parse_scalar(yaml, text + blanks, length - blanks);
-
-        skip_line(yaml);
-        return value;
-    }
-    skip_line(yaml);
-    next = next_column(yaml);
-    /* a sequence may have the column of its key */
-    if (next == column && yaml->at[(unsigned)next - yaml->indent] == '-')
-        return parse_block(yaml, (unsigned)column);
-    return next > column ? parse_block(yaml, (unsigned)column + 1) : json_null();
-}
-
-static json_t *parse_mapping(struct yaml *yaml, int column)
-{
-    json_t *object = json_object();
-
-    while (next_column(yaml) == column) {
-        const char *word = yaml->at + ((unsigned)column - yaml->indent);
-        const size_t length = line_length(word), key = key_length(word, length);
-        char name[256];
-        json_t *value = NULL;
-
-        if (key == 0 || key >= sizeof name) {
-            refuse_line(yaml, "expected a key and a colon");
+        if (type == YAML_SEQUENCE_START_EVENT) {
+            item = read_value(reader);
+            code = json_array_append_new(all, item);
+        } else if (reader->event.type == YAML_SCALAR_EVENT) {
+            key = strdup((const char *)reader->event.data.scalar.value);
+            item = read_event(reader) ? read_value(reader) : NULL;
+            code = json_object_set_new(all, key, item);
         } else {
-            memcpy(name, word, key);
-            name[key] = '\0';
-            value = parse_value(yaml, word + key + 1, length - key - 1, column);
+            refuse_line(reader, "a key is no word");
         }
-        if (value == NULL || json_object_set_new(object, name, value) != 0) {
-            json_decref(object);
-            return NULL;
-        }
+        free(key);
+        if (code != 0)
+            break;
     }
-    return object;
-}
-
-/* Parses the lines in column `indent` or further to the right. */
-static json_t *parse_block(struct yaml *yaml, unsigned indent)
-{
-    const int column = next_column(yaml);
-    const char *word;
-    json_t *value;
-    size_t length;
-
-    if (column < (int)indent)
-        return json_null();
-    word = yaml->at + ((unsigned)column - yaml->indent);
-    length = line_length(word);
-    if (++yaml->depth > DEPTH_MOST)
-        return refuse_line(yaml, "too deep");
-    if (word[0] == '-' && (word[1] == ' ' || length == 1)) {
-        value = parse_sequence(yaml, column);
-    } else if (*word != '"' && *word != '\'' && key_length(word, length) != 0) {
-        value = parse_mapping(yaml, column);
-    } else {
-        value = parse_scalar(yaml, word, length);
-        skip_line(yaml);
-    }
-    yaml->depth--;
-    return value;
+    json_decref(all);
+    return NULL;
 }
 
 json_t *cdi_yaml_parse(const char *text, struct gs_err *err)
 {
-    struct yaml yaml = {.at = text, .line = 1, .err = err};
-    json_t *value = parse_block(&yaml, 0);
+    struct reader reader = {.err = err};
+    json_t *value = NULL;
 
-    if (value != NULL && next_column(&yaml) >= 0) {
-        json_decref(value);
-        return refuse_line(&yaml, "the indentation fits no line above");
+    if (yaml_parser_initialize(&reader.parser) == 0)
+        return NULL;
+    yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text, strlen(text));
+    while (read_event(&reader)) {
+        if (reader.event.type == YAML_STREAM_START_EVENT ||
+            reader.event.type == YAML_DOCUMENT_START_EVENT)
+            continue;
+        value = read_value(&reader);
+        break;
     }
+    yaml_event_delete(&reader.event);
+    yaml_parser_delete(&reader.parser);
     return value;
 }

@@ -8,7 +8,5 @@
 
 #include <jansson.h>
 
-/* Parses the text of a specification in the subset of YAML that nvidia-ctk writes: block
- * mappings and sequences, plain and quoted scalars. NULL: the text is not of this form; err
- * names the line. */
+/* NULL: the text is no YAML, or has a form that nvidia-ctk does not write; err names the line. */
 json_t *cdi_yaml_parse(const char *text, struct gs_err *err);

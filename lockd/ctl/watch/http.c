@@ -14,11 +14,10 @@
 #include "lockd/ctl/watch/http.h"
 #include "lockd/ctl/ask.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
+#include <netdb.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -379,83 +378,56 @@ int http_serve(int listener, const struct http_handler *handler, const volatile 
     return 0;
 }
 
-union address {
-    struct sockaddr any;
-    struct sockaddr_in four;
-    struct sockaddr_in6 six;
-};
-
-/* Reads an address such as "127.0.0.1:9745" or "[::1]:9745". */
-static int read_address(const char *text, union address *address, struct gs_err *err)
+/* Listens there; in where: the address in the form of a URL, with the port that the system chose for port 0. */
+static int listen_at(const struct addrinfo *place, const char *text, char *where, size_t size,
+                     struct gs_err *err)
 {
-    const char *colon = strrchr(text, ':');
-    char host[64], *end;
-    unsigned long port;
-    bool is_six;
-
-    memset(address, 0, sizeof *address);
-    if (colon == NULL || (size_t)(colon - text) >= sizeof host ||
-        !isdigit((unsigned char)colon[1]))
-        return gs_err_set(err, -EINVAL, "--listen %.80s: write it as 127.0.0.1:9745", text);
-    port = strtoul(colon + 1, &end, 10);
-    if (*end != '\0' || port > 65535)
-        return gs_err_set(err, -EINVAL, "--listen %.80s: not a valid port", text);
-    is_six = text[0] == '[' && colon > text + 1 && colon[-1] == ']';
-    snprintf(host, sizeof host, "%.*s", (int)(colon - text) - (is_six ? 2 : 0),
-             text + (is_six ? 1 : 0));
-    address->any.sa_family = is_six ? AF_INET6 : AF_INET;
-    if (is_six)
-        address->six.sin6_port = htons((uint16_t)port);
-    else
-        address->four.sin_port = htons((uint16_t)port);
-    if (inet_pton(address->any.sa_family, host,
-                  is_six ? (void *)&address->six.sin6_addr : (void *)&address->four.sin_addr) !=
-        1)
-        return gs_err_set(err, -EINVAL,
-                          "--listen %.80s: not an IP address; write it as 127.0.0.1:9745 or "
-                          "[::1]:9745",
-                          text);
-    return 0;
-}
-
-/* Reads the port, which the system chose for port 0. */
-static void name_address(int fd, char *where, size_t size)
-{
-    union address address = {0};
-    socklen_t length = sizeof address;
-    char host[INET6_ADDRSTRLEN] = "";
-
-    getsockname(fd, &address.any, &length);
-    if (address.any.sa_family == AF_INET6)
-        snprintf(where, size, "[%s]:%u",
-                 inet_ntop(AF_INET6, &address.six.sin6_addr, host, sizeof host),
-                 ntohs(address.six.sin6_port));
-    else
-        snprintf(where, size, "%s:%u",
-                 inet_ntop(AF_INET, &address.four.sin_addr, host, sizeof host),
-                 ntohs(address.four.sin_port));
-}
-
-int http_listen(const char *text, char *where, size_t size, struct gs_err *err)
-{
-    union address address;
     const int yes = 1;
-    int code = read_address(text, &address, err), fd;
+    const int fd = socket(place->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_storage address = {0};
+    socklen_t length = sizeof address;
+    char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "";
+    int code;
 
-    if (code != 0)
-        return code;
-    fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return gs_err_errno(err, -errno, "--listen %.80s", text);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (bind(fd, &address.any,
-             address.any.sa_family == AF_INET6 ? sizeof address.six : sizeof address.four) !=
-            0 ||
-        listen(fd, SOMAXCONN) != 0) {
+    if (bind(fd, place->ai_addr, place->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0) {
         code = gs_err_errno(err, -errno, "--listen %.80s", text);
         close(fd);
         return code == -EINVAL ? -EIO : code;
     }
-    name_address(fd, where, size);
+    getsockname(fd, (struct sockaddr *)&address, &length);
+    getnameinfo((struct sockaddr *)&address, length, host, sizeof host, port, sizeof port,
+                NI_NUMERICHOST | NI_NUMERICSERV);
+    snprintf(where, size, place->ai_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+    return fd;
+}
+
+int http_listen(const char *text, char *where, size_t size, struct gs_err *err)
+{
+    const struct addrinfo numbers = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                                     .ai_socktype = SOCK_STREAM};
+    const char *colon = strrchr(text, ':');
+    const bool is_six = text[0] == '[' && colon > text + 1 && colon[-1] == ']';
+    struct addrinfo *place = NULL;
+    char host[64];
+    int fd;
+
+    if (colon != NULL && isdigit((unsigned char)colon[1]) && colon - text < (long)sizeof host &&
+        strtoul(colon + 1, NULL, 10) <= 65535) {
+        snprintf(host, sizeof host, "%.*s", (int)(colon - text) - (is_six ? 2 : 0),
+                 text + (is_six ? 1 : 0));
+        if (*host != '\0' && is_six == (strchr(host, ':') != NULL) &&
+            getaddrinfo(host, colon + 1, &numbers, &place) != 0)
+            place = NULL;
+    }
+    if (place == NULL)
+        return gs_err_set(err, -EINVAL,
+                          "--listen %.80s: not an IP address and a port; write it as "
+                          "127.0.0.1:9745 or [::1]:9745",
+                          text);
+    fd = listen_at(place, text, where, size, err);
+    freeaddrinfo(place);
     return fd;
 }

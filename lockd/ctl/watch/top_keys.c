@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_keys.c: the table of keys, from which the help is made, and their actions. An action that
+ * top_keys.c: the keys, their help and their actions. An action that
  * changes a program needs a confirmation, and applies to the program that the question named.
  */
 #include "lockd/ctl/watch/top_keys.h"
@@ -80,180 +80,117 @@ int top_process_signal(int pidfd, int number, struct gs_err *err)
 #define ESC       27
 #define HELP_LINE 160
 
-struct key {
-    int code;                                 /* 0: this row is only a line of the help */
-    bool (*take)(struct top *top, int value); /* false: the end */
-    int value;
-    const char *help;
-};
-
-static bool take_quit(struct top *top, int value)
-{
-    (void)top, (void)value;
-    return false;
-}
-
-static bool take_help(struct top *top, int value)
-{
-    (void)value;
-    top->mode = TOP_HELP;
-    top->help = 0;
-    return true;
-}
-
-static bool take_order(struct top *top, int value)
-{
-    top->view.order = (enum top_order)value;
-    return true;
-}
-
-static bool take_next_order(struct top *top, int value)
-{
-    (void)value;
-    top->view.order = (top->view.order + 1) % TOP_ORDERS;
-    return true;
-}
-
-static bool take_reverse(struct top *top, int value)
-{
-    (void)value;
-    top->view.reverse = !top->view.reverse;
-    return true;
-}
-
-static bool take_graph(struct top *top, int value)
-{
-    (void)value;
-    top->view.without_graph = !top->view.without_graph;
-    return true;
-}
-
-static bool take_move(struct top *top, int value)
-{
-    top_lines_move(top, value);
-    return true;
-}
-
-static bool take_user(struct top *top, int value)
-{
-    (void)value;
-    top->mode = TOP_INPUT;
-    top->input[0] = '\0';
-    return true;
-}
-
-/* The program that the keys act on; NULL: there is none, and a message is shown. */
-static const struct gs_wire_client *chosen_program(struct top *top)
+/* Asks whether the key is to act on the chosen program. */
+static void ask_about(struct top *top, int key)
 {
     const struct top_line *line = top_lines_chosen(top);
-
-    if (line == NULL)
-        snprintf(top->message, sizeof top->message, "there is no program to choose");
-    return line != NULL ? &top->now.clients[line->index] : NULL;
-}
-
-static void ask_about(struct top *top, const struct gs_wire_client *client, const char *what)
-{
+    const struct gs_wire_client *client = line != NULL ? &top->now.clients[line->index] : NULL;
+    const bool paused = client != NULL && (client->flags & GS_CLIENT_PAUSED) != 0;
+    struct gs_err err = {0};
+    const char *what;
     char user[64];
 
+    if (client == NULL) {
+        snprintf(top->message, sizeof top->message, "there is no program to choose");
+        return;
+    }
+    top->pending = (struct top_pending){.pidfd = -1, .act.pid = client->pid};
+    if (key == 'p') {
+        top->pending.act.op = paused ? GS_CONTROL_RESUME : GS_CONTROL_PAUSE;
+        top->pending.act.done = paused ? "resumed" : "paused";
+        what = paused ? "resume" : "pause";
+    } else if (key == 'e') {
+        top->pending.act.op = GS_CONTROL_EVICT;
+        top->pending.act.done = "evicting";
+        what = "move to the host all memory of";
+    } else {
+        top->pending.signal = key == 'K' ? SIGKILL : SIGTERM;
+        top->pending.pidfd = top_process_open(client, &err);
+        what = key == 'K' ? "kill with SIGKILL" : "end with SIGTERM";
+    }
+    if (err.code != 0) {
+        snprintf(top->message, sizeof top->message, "%.150s", err.text);
+        return;
+    }
     snprintf(top->pending.question, sizeof top->pending.question,
              "%s %.32s (process %d of %.32s)?", what, client->name, client->pid,
              ctl_user_name(client->uid, user, sizeof user));
     top->mode = TOP_CONFIRM;
 }
 
-static bool take_pause(struct top *top, int value)
+static bool take_command(struct top *top, int key)
 {
-    const struct gs_wire_client *client = chosen_program(top);
-    bool paused;
+    static const char orders[] = "PUMVABW"; /* in the order of enum top_order */
+    const char *order = key > 0 && key < 128 ? strchr(orders, key) : NULL;
 
-    (void)value;
-    if (client == NULL)
-        return true;
-    paused = (client->flags & GS_CLIENT_PAUSED) != 0;
-    top->pending = (struct top_pending){
-        .act = {.op = paused ? GS_CONTROL_RESUME : GS_CONTROL_PAUSE,
-                .pid = client->pid,
-                .done = paused ? "resumed" : "paused"},
-        .pidfd = -1,
-    };
-    ask_about(top, client, paused ? "resume" : "pause");
-    return true;
-}
-
-static bool take_evict(struct top *top, int value)
-{
-    const struct gs_wire_client *client = chosen_program(top);
-
-    (void)value;
-    if (client == NULL)
-        return true;
-    top->pending = (struct top_pending){
-        .act = {.op = GS_CONTROL_EVICT, .pid = client->pid, .done = "evicting"},
-        .pidfd = -1,
-    };
-    ask_about(top, client, "move to the host all memory of");
-    return true;
-}
-
-static bool take_kill(struct top *top, int value)
-{
-    const struct gs_wire_client *client = chosen_program(top);
-    struct gs_err err = {0};
-    int pidfd;
-
-    if (client == NULL)
-        return true;
-    pidfd = top_process_open(client, &err);
-    if (pidfd < 0) {
-        snprintf(top->message, sizeof top->message, "%.150s", err.text);
-        return true;
+    top->message[0] = '\0';
+    if (order != NULL)
+        top->view.order = (enum top_order)(order - orders);
+    switch (key) {
+    case 'q':
+    case 'Q':
+        return false;
+    case '?':
+    case 'h':
+        top->mode = TOP_HELP;
+        top->help = 0;
+        break;
+    case 'o':
+        top->view.order = (top->view.order + 1) % TOP_ORDERS;
+        break;
+    case 'r':
+        top->view.reverse = !top->view.reverse;
+        break;
+    case 'g':
+        top->view.without_graph = !top->view.without_graph;
+        break;
+    case 'u':
+        top->mode = TOP_INPUT;
+        top->input[0] = '\0';
+        break;
+    case KEY_DOWN:
+    case KEY_UP:
+        top_lines_move(top, key == KEY_DOWN ? 1 : -1);
+        break;
+    case KEY_NPAGE:
+    case KEY_PPAGE:
+        top_lines_move(top, key == KEY_NPAGE ? PAGE : -PAGE);
+        break;
+    case 'p':
+    case 'e':
+    case 'k':
+    case 'K':
+        ask_about(top, key);
+        break;
+    default:
+        break;
     }
-    top->pending = (struct top_pending){.signal = value, .pidfd = pidfd};
-    ask_about(top, client, value == SIGKILL ? "kill with SIGKILL" : "end with SIGTERM");
     return true;
 }
 
-static const struct key keys[] = {
-    {0, NULL, 0, "gpusharectl top: the programs that share each device"},
-    {0, NULL, 0, ""},
-    {0, NULL, 0, "  up, down    choose a program; page up, page down: ten lines"},
-    {'p', take_pause, 0, "  p           pause the chosen program, or resume it"},
-    {'e', take_evict, 0,
-     "  e           move the chosen program's memory to the host until its next turn"},
-    {'k', take_kill, SIGTERM, "  k           end the chosen program (SIGTERM)"},
-    {'K', take_kill, SIGKILL, "  K           kill the chosen program (SIGKILL)"},
-    {'u', take_user, 0, "  u           show one user's programs"},
-    {'o', take_next_order, 0, "  o           next order; r: reverse the order"},
-    {'P', take_order, TOP_BY_PROCESS,
-     "  P U M V     order by process, user, memory, moved bytes"},
-    {'A', take_order, TOP_BY_ALLOWED, "  A B W       order by allowed, busy, longest wait"},
-    {'g', take_graph, 0, "  g           show or hide the graphs of each device"},
-    {'q', take_quit, 0, "  q           quit"},
-    {'?', take_help, 0, "  ? h         show this help"},
-    {'h', take_help, 0, NULL},
-    {'Q', take_quit, 0, NULL},
-    {'r', take_reverse, 0, NULL},
-    {'U', take_order, TOP_BY_USER, NULL},
-    {'M', take_order, TOP_BY_MEMORY, NULL},
-    {'V', take_order, TOP_BY_MOVED, NULL},
-    {'B', take_order, TOP_BY_BUSY, NULL},
-    {'W', take_order, TOP_BY_WAIT, NULL},
-    {KEY_DOWN, take_move, 1, NULL},
-    {KEY_UP, take_move, -1, NULL},
-    {KEY_NPAGE, take_move, PAGE, NULL},
-    {KEY_PPAGE, take_move, -PAGE, NULL},
+static const char *const help[] = {
+    "gpusharectl top: the programs that share each device",
+    "",
+    "  up, down    choose a program; page up, page down: ten lines",
+    "  p           pause the chosen program, or resume it",
+    "  e           move the chosen program's memory to the host until its next turn",
+    "  k           end the chosen program (SIGTERM)",
+    "  K           kill the chosen program (SIGKILL)",
+    "  u           show one user's programs",
+    "  o           next order; r: reverse the order",
+    "  P U M V     order by process, user, memory, moved bytes",
+    "  A B W       order by allowed, busy, longest wait",
+    "  g           show or hide the graphs of each device",
+    "  q           quit",
+    "  ? h         show this help",
 };
-
-#define KEY_COUNT (sizeof keys / sizeof keys[0])
 
 /* The keys, then the words. */
 const char *top_keys_help(size_t line, char *buffer, size_t size)
 {
-    for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (keys[i].help != NULL && line-- == 0)
-            return keys[i].help;
-    }
+    if (line < sizeof help / sizeof help[0])
+        return help[line];
+    line -= sizeof help / sizeof help[0];
     if (line-- == 0)
         return "";
     if (line-- == 0)
@@ -364,13 +301,6 @@ bool top_keys_take(struct top *top, int key)
             top->mode = TOP_NORMAL;
         return true;
     default:
-        break;
+        return take_command(top, key);
     }
-    for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (keys[i].take != NULL && keys[i].code == key) {
-            top->message[0] = '\0';
-            return keys[i].take(top, keys[i].value);
-        }
-    }
-    return true;
 }

@@ -307,10 +307,10 @@ class Cdi(BuildTest):
         self.assertEqual(sorted(os.listdir(self.folder)), ["gpushare.json", "nvidia.yaml"])
 
     def test_what_is_wrong_is_said(self):
-        for text, words in (("a: [1", "this form of YAML"), ("kind: x\n", "not a specification of kind nvidia.com/gpu"),
+        for text, words in (("a: [1", "line 2: did not find"), ("kind: x\n", "not a specification of kind nvidia.com/gpu"),
                             ("{", "line 1"), ("kind: nvidia.com/gpu\ndevices: []\n", "no devices or mounts"),
-                            ("a: 'b\n", "a quote does not end"), ("a:\n    b: 1\n  c: 2\n", "line 3"), ("- " * 40, "too deep"),
-                            ("a: [1, 2]", "this form of YAML"),
+                            ("a: 'b\n", "line 2"), ("a:\n    b: 1\n  c: 2\n", "line 3"), ("- " * 40, "too deep"),
+                            ("a: &b [1, 2]\nc: *b\n", "this form of YAML"), ("? [1]\n: 2\n", "a key is no word"),
                             ("kind: nvidia.com/gpu\ndevices: []\ncontainerEdits:\n  mounts: []\n", "mounts no libcuda.so")):
             with self.subTest(text):
                 code, out, err = self.ctl("cdi", "generate", "--nvidia", self.file("bad", text), "--door", self.door)

@@ -93,7 +93,7 @@ class PeopleTest(unittest.TestCase):
         self.assertEqual(ratios(FAKE_NVML=f"{CARD}:100,{PID}:7"), [("device", "1.00"), ("program", "0.07")])
         self.assertEqual(ratios(FAKE_NVML=f"{CARD}:5", FAKE_NVML_OLD="1"), [("device", "0.05")])
         self.assertEqual(ratios(), [])
-        self.assertIn("# TYPE gpushare_program_busy_ratio gauge", self.ctl("metrics", "--list"))
+        self.assertIn("# TYPE gpushare_program_busy_ratio gauge", self.ctl("metrics"))
 
     def test_page_has_the_real_use(self):
         _, get = serve_page(self, CTL, self.environment(FAKE_NVML=f"{CARD}:17,{PID}:13"))
