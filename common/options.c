@@ -13,56 +13,51 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int read_number(const struct gs_option *option, const char *text, double factor,
-                       struct gs_err *err)
+/* Of each kind of number: how it is written, the unit of its bounds, and that unit's size. */
+static const struct {
+    const char *form, *unit;
+    double factor;
+} numbers[] = {
+    [GS_OPTION_SECONDS] = {"a number of seconds", " seconds", 1e9},
+    [GS_OPTION_MS] = {"a number of milliseconds", " milliseconds", 1e6},
+    [GS_OPTION_PERCENT] = {"a number of percent", " percent", 1e4},
+    [GS_OPTION_SIZE] = {"a size: write it as 512MiB or 2GiB", " bytes", 1},
+    [GS_OPTION_COUNT] = {"a whole number", "", 1},
+};
+
+static bool parse_number(enum gs_option_kind kind, const char *text, uint64_t *value)
 {
-    const char *unit = option->kind == GS_OPTION_MS        ? "milliseconds"
-                       : option->kind == GS_OPTION_SECONDS ? "seconds"
-                                                           : "percent";
-    char *end;
     double number;
-
-    errno = 0;
-    number = strtod(text, &end);
-    if (end == text || *end != '\0' || errno != 0 || !isfinite(number))
-        return gs_err_set(err, -EINVAL, "%s: '%s' is not a number of %s", option->name, text,
-                          unit);
-    if (number * factor < (double)option->low || number * factor > (double)option->high)
-        return gs_err_set(err, -EINVAL, "%s: %s is outside %.15g to %.15g %s", option->name,
-                          text, (double)option->low / factor, (double)option->high / factor,
-                          unit);
-    *(uint64_t *)option->value = (uint64_t)(number * factor);
-    return 0;
-}
-
-static int read_size(const struct gs_option *option, const char *text, struct gs_err *err)
-{
-    uint64_t bytes = 0;
-
-    if (gs_size_parse(text, &bytes) != 0)
-        return gs_err_set(err, -EINVAL, "%s: '%s' is not a size: write it as 512MiB or 2GiB",
-                          option->name, text);
-    if (bytes < option->low || bytes > option->high)
-        return gs_err_set(err, -EINVAL, "%s: %s is outside %llu to %llu bytes", option->name,
-                          text, (unsigned long long)option->low,
-                          (unsigned long long)option->high);
-    *(uint64_t *)option->value = bytes;
-    return 0;
-}
-
-static int read_count(const struct gs_option *option, const char *text, struct gs_err *err)
-{
-    unsigned long long number;
     char *end;
 
+    if (kind == GS_OPTION_SIZE)
+        return gs_size_parse(text, value) == 0;
     errno = 0;
-    number = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end != '\0' || errno != 0)
-        return gs_err_set(err, -EINVAL, "%s: '%s' is not a whole number", option->name, text);
-    if (number < option->low || number > option->high)
-        return gs_err_set(err, -EINVAL, "%s: %s is outside %llu to %llu", option->name, text,
-                          (unsigned long long)option->low, (unsigned long long)option->high);
-    *(uint64_t *)option->value = number;
+    if (kind == GS_OPTION_COUNT) {
+        *value = strtoull(text, &end, 10);
+        return *text >= '0' && *text <= '9' && *end == '\0' && errno == 0;
+    }
+    number = strtod(text, &end) * numbers[kind].factor;
+    *value = number >= 0 && number < 1e19 ? (uint64_t)number : UINT64_MAX; /* out of bounds */
+    return end != text && *end == '\0' && errno == 0 && isfinite(number);
+}
+
+static int read_number(const struct gs_option *option, const char *text, struct gs_err *err)
+{
+    const char *word = gs_option_word(option->kind, option->argument);
+    const double factor = numbers[option->kind].factor;
+    uint64_t value = UINT64_MAX;
+
+    if (word == NULL || strcmp(text, word) != 0) {
+        if (!parse_number(option->kind, text, &value))
+            return gs_err_set(err, -EINVAL, "%s: '%s' is not %s", option->name, text,
+                              numbers[option->kind].form);
+        if (value < option->low || value > option->high)
+            return gs_err_set(err, -EINVAL, "%s: %s is outside %.15g to %.15g%s", option->name,
+                              text, (double)option->low / factor, (double)option->high / factor,
+                              numbers[option->kind].unit);
+    }
+    *(uint64_t *)option->value = value;
     return 0;
 }
 
@@ -137,16 +132,6 @@ const char *gs_option_word(enum gs_option_kind kind, const char *argument)
     return number && argument != NULL && strstr(argument, word) != NULL ? word : NULL;
 }
 
-static bool is_word(const struct gs_option *option, const char *text)
-{
-    const char *word = gs_option_word(option->kind, option->argument);
-
-    if (word == NULL || strcmp(text, word) != 0)
-        return false;
-    *(uint64_t *)option->value = UINT64_MAX;
-    return true;
-}
-
 int gs_option_value(const struct gs_option *option, const char *text, struct gs_err *err)
 {
     if (option->value == NULL)
@@ -163,15 +148,11 @@ int gs_option_value(const struct gs_option *option, const char *text, struct gs_
     case GS_OPTION_LIST:
         return add_text(option, text, err);
     case GS_OPTION_SECONDS:
-        return is_word(option, text) ? 0 : read_number(option, text, 1e9, err);
     case GS_OPTION_MS:
-        return is_word(option, text) ? 0 : read_number(option, text, 1e6, err);
     case GS_OPTION_PERCENT:
-        return is_word(option, text) ? 0 : read_number(option, text, 1e4, err);
     case GS_OPTION_SIZE:
-        return is_word(option, text) ? 0 : read_size(option, text, err);
     case GS_OPTION_COUNT:
-        return is_word(option, text) ? 0 : read_count(option, text, err);
+        return read_number(option, text, err);
     case GS_OPTION_SIGNED:
         return read_signed(option, text, err);
     case GS_OPTION_YES:

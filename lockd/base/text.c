@@ -1,45 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * text.c: finds the bytes of a text that may be shown, by UTF-8's table of well-formed sequences
- * (Unicode, table 3-7). No state.
+ * text.c: finds the bytes of a text that may be shown, and measures it. No
+ * state.
  */
 #include "lockd/base/text.h"
+#include "common/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <wchar.h>
-
-static bool is_continuation(unsigned char byte)
-{
-    return (byte & 0xc0) == 0x80;
-}
-
-/* The length in bytes of the well-formed character at `at`; 0: there is none. The text ends with
- * NUL, and no character extends beyond it. */
-static size_t measure_character(const unsigned char *at)
-{
-    if (at[0] < 0x80)
-        return 1;
-    if (at[0] >= 0xc2 && at[0] <= 0xdf)
-        return is_continuation(at[1]) ? 2 : 0;
-    if ((at[0] & 0xf0) == 0xe0) {
-        const bool overlong = at[0] == 0xe0 && at[1] < 0xa0;
-        const bool surrogate = at[0] == 0xed && at[1] > 0x9f;
-
-        return is_continuation(at[1]) && !overlong && !surrogate && is_continuation(at[2]) ? 3
-                                                                                           : 0;
-    }
-    if (at[0] >= 0xf0 && at[0] <= 0xf4) {
-        const bool overlong = at[0] == 0xf0 && at[1] < 0x90;
-        const bool beyond = at[0] == 0xf4 && at[1] > 0x8f;
-
-        return is_continuation(at[1]) && !overlong && !beyond && is_continuation(at[2]) &&
-                       is_continuation(at[3])
-                   ? 4
-                   : 0;
-    }
-    return 0;
-}
 
 /* U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069: ends of lines, and characters that change
  * the direction of the text behind them. */
@@ -66,7 +35,7 @@ void lockd_text_clean(char *text, size_t size)
 
     text[size - 1] = '\0';
     while (*at != '\0') {
-        const size_t length = measure_character(at);
+        const size_t length = gs_utf8_length(at);
 
         if (length == 0 || is_control_character(at, length)) {
             memset(at, '?', length == 0 ? 1 : length);
@@ -96,7 +65,7 @@ const char *lockd_text_fit(const char *text, size_t columns, char *buffer, size_
     size_t used = 0;
 
     while (*at != '\0') {
-        const size_t length = measure_character(at);
+        const size_t length = gs_utf8_length(at);
         const size_t width = length != 0 ? measure_width(at, length) : 0;
 
         if (length == 0 || width > columns || used + length + 1 > size)
@@ -117,7 +86,7 @@ size_t lockd_text_width(const char *text)
     const unsigned char *at = (const unsigned char *)text;
     size_t width = 0, length;
 
-    for (; *at != '\0' && (length = measure_character(at)) != 0; at += length)
+    for (; *at != '\0' && (length = gs_utf8_length(at)) != 0; at += length)
         width += measure_width(at, length);
     return width;
 }

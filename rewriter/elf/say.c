@@ -3,6 +3,7 @@
  * say.c: see say.h. No state, any thread.
  */
 #include "rewriter/elf/say.h"
+#include "common/utf8.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -48,30 +49,11 @@ void elf_say(FILE *to, const char *format, ...)
     free(text);
 }
 
-/* Bytes of the UTF-8 character at p (RFC 3629), 0 if there is none. */
-static size_t utf8_length(const unsigned char *p)
-{
-    size_t length = *p < 0x80   ? 1
-                    : *p < 0xc2 ? 0
-                    : *p < 0xe0 ? 2
-                    : *p < 0xf0 ? 3
-                    : *p < 0xf5 ? 4
-                                : 0;
-
-    for (size_t i = 1; i < length; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) ||
-        (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return length;
-}
-
 void elf_say_json(FILE *to, const char *text)
 {
     fputc('"', to);
     for (const unsigned char *p = (const unsigned char *)text; *p != '\0';) {
-        size_t length = utf8_length(p);
+        const size_t length = gs_utf8_length(p);
 
         if (length == 0)
             fputs("\\ufffd", to);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * doctor_file.c: checks a program's file: whether it is prepared (patched, or linked with
- * gpushare-cc) or can be. gpushare-patch tells this where it is installed; without it only the ELF
- * header is read. No state.
+ * gpushare-cc) or can be. gpushare-patch tells this. No state.
  */
 #include "lockd/ctl/doctor/doctor_file.h"
 #include "common/fd.h"
@@ -206,32 +205,9 @@ static void say_unpatched(struct doctor *doctor, const char *path, const char *n
 /* --- the file itself --- */
 
 struct look {
-    bool elf, interpreter, dynamic, other_machine, names_library, script;
+    bool elf, names_library, script;
     char line[256]; /* of a script: the text behind #! */
 };
-
-static void look_at_segments(const unsigned char *bytes, size_t size, struct look *look)
-{
-    Elf64_Ehdr header;
-    Elf64_Phdr segment;
-
-    if (size < sizeof header)
-        return;
-    memcpy(&header, bytes, sizeof header);
-    if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-        return;
-    look->elf = true;
-    look->other_machine = header.e_ident[EI_CLASS] != ELFCLASS64;
-    if (look->other_machine || header.e_phentsize != sizeof segment)
-        return;
-    for (unsigned i = 0; i < header.e_phnum; i++) {
-        if (header.e_phoff > size || size - header.e_phoff < (i + 1ull) * sizeof segment)
-            return;
-        memcpy(&segment, bytes + header.e_phoff + i * sizeof segment, sizeof segment);
-        look->interpreter |= segment.p_type == PT_INTERP;
-        look->dynamic |= segment.p_type == PT_DYNAMIC;
-    }
-}
 
 static int look_inside(const char *path, struct look *look)
 {
@@ -249,7 +225,7 @@ static int look_inside(const char *path, struct look *look)
     bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (bytes == MAP_FAILED)
         return -errno;
-    look_at_segments(bytes, (size_t)st.st_size, look);
+    look->elf = st.st_size > SELFMAG && memcmp(bytes, ELFMAG, SELFMAG) == 0;
     look->script = st.st_size > 2 && memcmp(bytes, "#!", 2) == 0;
     if (look->script)
         snprintf(look->line, sizeof look->line, "%.*s",
@@ -337,12 +313,7 @@ void doctor_file(struct doctor *doctor, const char *path, const char *name)
     else if (look.names_library)
         doctor_add(doctor, "file.prepared", DOCTOR_OK, NULL,
                    "%s names libgpushare.so (linked with gpushare-cc, or patched)", name);
-    else if (look.other_machine || !look.dynamic) {
-        doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "link it with gpushare-cc instead",
-                   "%s is %s: its calls cannot be routed", name,
-                   look.other_machine ? "a 32-bit program" : "fully static");
-        doctor_command(doctor, "gpushare-nvcc -cudart shared program.cu -o program");
-    } else if (check != NULL) {
+    else if (check != NULL) {
         say_unpatched(doctor, path, name);
     } else {
         doctor_add(doctor, "file.prepared", DOCTOR_FAIL,

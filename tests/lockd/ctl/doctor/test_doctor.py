@@ -104,7 +104,7 @@ class DoctorTest(unittest.TestCase):
             found = self.doctor(self.file("script", line, 0o755))
             self.assert_found(found, "file.kind", "fail", "script" if line[:2] == b"#!" else "no program", command)
         if subprocess.run(["cc", "-static", "-o", static, code], capture_output=True).returncode == 0:
-            self.assert_found(self.doctor(static), "file.prepared", "fail", "fully static", "gpushare-cc")
+            self.assert_found(self.doctor(static), "file.prepared", "fail", "statically linked", "gpushare-patch --print")
 
     def test_library_that_nothing_routes(self):
         work, program = self.folder + "/libwork.so", self.folder + "/program"
