@@ -83,7 +83,8 @@ bool sim_capture_forbids(void)
     return forbidden;
 }
 
-CUresult sim_capture_check_submit(struct sim_stream *stream)
+/* The legacy stream beside a capture of a blocking stream: work that is submitted spoils that. */
+static CUresult check_legacy(const struct sim_stream *stream, bool submits)
 {
     CUresult result = CUDA_SUCCESS;
 
@@ -91,10 +92,16 @@ CUresult sim_capture_check_submit(struct sim_stream *stream)
         return CUDA_SUCCESS;
     for (const struct sim_stream *other = stream->context->streams; other; other = other->next)
         if (other->capture && !(other->flags & CU_STREAM_NON_BLOCKING)) {
-            sim_capture_invalidate(other->capture);
+            if (submits)
+                sim_capture_invalidate(other->capture);
             result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         }
     return result;
+}
+
+CUresult sim_capture_check_submit(struct sim_stream *stream)
+{
+    return check_legacy(stream, true);
 }
 
 CUresult sim_capture_check_sync(struct sim_context *context)
@@ -284,8 +291,7 @@ static CUresult capture_status(struct sim_call *call, struct sim_stream *stream,
     if (!status)
         return CUDA_ERROR_INVALID_VALUE;
     *status = status_of(stream);
-    return sim_capture_check_submit(
-        stream); /* asking about the legacy stream beside a capture is an error */
+    return check_legacy(stream, false);
 }
 
 static CUresult capture_info(struct sim_call *call, struct sim_stream *stream,

@@ -114,6 +114,7 @@ static void illegal_while_capturing(void)
     char host[16];
     const CUresult refused = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUstreamCaptureStatus status;
 
     kit_context();
     OK(cuMemAlloc(&device, 64));
@@ -143,6 +144,10 @@ static void illegal_while_capturing(void)
                     16)); /* a non-blocking capture does not concern the legacy stream */
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    GIVES(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+          cuStreamIsCapturing(NULL, &status)); /* asks only */
+    OK(cuStreamIsCapturing(blocking, &status));
+    CHECK(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
     check_lost(blocking, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemcpyDtoH(host, device, 16));
     check_lost(blocking, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamSynchronize(NULL));
 }
