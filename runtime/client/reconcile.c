@@ -316,9 +316,8 @@ static uint64_t report_all(uint64_t now)
         if (asked != 0 && device->report.short_bytes == 0)
             device->report.short_bytes = asked;
         error = gs_report_send(device, &report, now, &after);
-        if (error == 0)
-            gs_session_asked(now);
-        else if (error != -EAGAIN)
+        gs_session_asked(now);
+        if (error != 0 && error != -EAGAIN)
             gs_session_failed(now);
         if (after < due)
             due = after;

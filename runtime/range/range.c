@@ -438,13 +438,11 @@ void gs_range_forget_contents(struct gs_range *range)
 bool gs_range_any_leaves(const struct gs_device *device)
 {
     GS_HOLD_MEMORY;
-    const struct gs_range *range;
-
-    for (range = device->ranges; range != NULL; range = range->next)
+    for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         if (range->life == GS_RANGE_IDLE || range->life == GS_RANGE_DISPOSING ||
             (range->life == GS_RANGE_DEAD && range->dead.at_rest))
-            break;
-    return range != NULL;
+            return true;
+    return false;
 }
 
 void gs_range_dispose(struct gs_range *range)
@@ -529,7 +527,6 @@ uint64_t gs_memory_out_of_reach(const struct gs_device *device)
 void gs_memory_mend(void)
 {
     GS_HOLD_MEMORY;
-
     gs_each_device (device)
         device->broken = false;
 }
