@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 int ctl_pid(const char *text, int32_t *pid)
@@ -391,6 +390,8 @@ static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES
     const struct nvml_gpu *gpu;
     bool found;
 
+    if (*text == '\0' || strspn(text, "0123456789") != strlen(text) || strlen(text) > 3)
+        return gs_err_set(&ctl->err, -ENODEV, "GPU %s: give its number or its UUID", text);
     ctl_gpus_look_once(&answer);
     gpu = nvml_gpu_number(&answer.gpus, (unsigned)strtoul(text, NULL, 10));
     found = gpu != NULL && lockd_uuid_read(gpu->uuid, uuid);
@@ -398,30 +399,6 @@ static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES
     if (found)
         return 0;
     return gs_err_set(&ctl->err, -ENODEV, "GPU %s is not known to NVML: give its UUID", text);
-}
-
-/* The UUID of the only GPU known to the daemon that begins with the text. */
-static int find_beginning(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
-{
-    struct ctl_answer answer;
-    unsigned found = 0;
-    int code = ctl_ask_status(ctl, &answer);
-
-    if (code != 0)
-        return code;
-    for (size_t i = 0; i < answer.device_count; i++) {
-        char name[LOCKD_UUID_SIZE];
-
-        if (strncasecmp(lockd_uuid_text(answer.devices[i].uuid, name), text, strlen(text)) != 0)
-            continue;
-        memcpy(uuid, answer.devices[i].uuid, UUID_BYTES);
-        found++;
-    }
-    ctl_answer_deinit(&answer);
-    if (found == 1)
-        return 0;
-    return gs_err_set(&ctl->err, -ENODEV, "%s GPU's UUID begins with %s",
-                      found == 0 ? "no known" : "more than one", text);
 }
 
 /* The daemon has ended, or is slow: the outcome of the move, which may have begun, is unknown. */
@@ -460,9 +437,7 @@ static enum ctl_exit move_run(struct ctl *ctl, const void *words, int count, cha
     }
     if (code == 0 && !lockd_uuid_read(gpu, relocate.uuid)) {
         memset(relocate.uuid, 0, UUID_BYTES);
-        code = *gpu != '\0' && strspn(gpu, "0123456789") == strlen(gpu) && strlen(gpu) < 4
-                   ? find_index(ctl, gpu, relocate.uuid)
-                   : find_beginning(ctl, gpu, relocate.uuid);
+        code = find_index(ctl, gpu, relocate.uuid);
     }
     if (code != 0)
         return ctl_outcome(ctl, code, &end, json);
@@ -482,9 +457,7 @@ static enum ctl_exit move_run(struct ctl *ctl, const void *words, int count, cha
 
 static void move_details(void)
 {
-    puts("\nGPU: the number of a GPU as nvidia-smi counts, its UUID, or the beginning of a "
-         "UUID that "
-         "`gpusharectl status --json` shows.");
+    puts("\nGPU: the number of a GPU as nvidia-smi counts, or its UUID.");
 }
 
 const struct ctl_command ctl_move = {

@@ -92,8 +92,7 @@ struct gs_wire_hello {
     uint32_t class;   /* enum gs_wire_class; that it asks for */
     char name[32];    /* GPUSHARE_NAME, or program_invocation_short_name */
     char version[16]; /* of the runtime library */
-    char group[32];   /* a gang of one user's programs, which get their turns on all their
-                       * devices together; "": none */
+    char group[32];   /* GPUSHARE_GROUP: programs with the same are a gang; "": none */
 };
 
 /* Flags of gs_wire_state. RUNNING: the gate is open, or work submitted through it is unfinished.
@@ -124,8 +123,7 @@ struct gs_wire_state {
     uint8_t uuid[16];      /* of the device, as cuDeviceGetUuid gives it */
     uint32_t target_seq;   /* newest target taken over; 0 before the first */
     uint32_t flags;        /* GS_STATE_* */
-    uint64_t device_total; /* bytes: physical memory of the device, or GPUSHARE_DEVICE_LIMIT
-                            * where that is lower */
+    uint64_t device_total; /* bytes of the device, or GPUSHARE_DEVICE_LIMIT if that is lower */
     uint64_t device_free;  /* bytes that the driver calls free; UINT64_MAX: not measured */
     uint64_t demand;       /* bytes of movable memory that the program has, wherever they are */
     uint64_t resident;     /* bytes of demand that are on the device, page rounding included */

@@ -35,7 +35,7 @@ static int refuse_kind(const char *name, struct gs_err *err)
 }
 
 /* The time of the original's last change: from the note, or the file's own time if it still is
- * the original (or if a version that kept the time has patched it). */
+ * the original. */
 static struct timespec find_time(const struct elf_job *job)
 {
     struct timespec time = job->stat.st_mtim;
@@ -317,20 +317,6 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
     return 0;
 }
 
-/* Compares two markers except for the time. The time says nothing about how the file was
- * patched, and older versions did not write it. */
-static bool is_same_marker(const char *a, const char *b)
-{
-    const char *time = strstr(b, "\n" TIME);
-    size_t length;
-
-    if (time == NULL)
-        return strcmp(a, b) == 0;
-    length = (size_t)(time + 1 - b);
-    return strncmp(a, b, length) == 0 &&
-           (a[length] == '\0' || strncmp(a + length, TIME, sizeof TIME - 1) == 0);
-}
-
 bool elf_job_is_current(struct elf_job *job)
 {
     char scope[16];
@@ -347,7 +333,10 @@ bool elf_job_is_current(struct elf_job *job)
             return false;
         make_marker(job);
     }
-    return is_same_marker(job->note.text, job->marker);
+    /* the time, which comes last, says nothing about how the file was patched */
+    return strncmp(job->note.text, job->marker,
+                   (size_t)(strstr(job->marker, "\n" TIME) - job->marker) + sizeof("\n" TIME) -
+                       1) == 0;
 }
 
 static int refuse_broken(const struct elf_job *job, struct gs_err *err)
