@@ -25,17 +25,7 @@ const struct lockd_setting lockd_settings[] = {
      help,                                                                                     \
      offsetof(struct lockd_values, field)},
 #define GS_SETTING_TEXT(field, name, section, scope, argument, initial, help)                  \
-    {name,                                                                                     \
-     section,                                                                                  \
-     LOCKD_SCOPE_##scope,                                                                      \
-     0,                                                                                        \
-     GS_OPTION_NAME,                                                                           \
-     argument,                                                                                 \
-     0,                                                                                        \
-     0,                                                                                        \
-     initial,                                                                                  \
-     help,                                                                                     \
-     offsetof(struct lockd_values, field)},
+    GS_SETTING(field, name, section, scope, 0, NAME, argument, 0, 0, initial, help)
 #include "lockd/protocol/settings.def"
 #undef GS_SETTING
 #undef GS_SETTING_TEXT
