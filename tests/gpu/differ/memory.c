@@ -99,7 +99,7 @@ static void release(void)
         return;
     start = slot->start;
     if (how == 0)
-        start += 1 + pick((unsigned)slot->bytes);
+        start += slot->bytes < 2 ? 1 : 1 + pick((unsigned)slot->bytes - 1); /* not the end */
     else if (how == 2)
         start = 0;
     tell(how == 0 ? " inside" : how == 1 ? " twice" : how == 2 ? " null" : "");
