@@ -457,8 +457,7 @@ static int run_compiler(const struct request *request, struct gs_err *err)
 
 int main(int argc, char **argv)
 {
-    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
-    struct request request = {.name = slash != NULL ? slash + 1 : argc > 0 ? argv[0] : ""};
+    struct request request = {.name = argc > 0 ? basename(argv[0]) : ""};
     struct gs_err err = {0};
     int r;
 

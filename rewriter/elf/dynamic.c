@@ -127,9 +127,8 @@ bool elf_dynamic_stays_first(const char *needed)
 {
     static const char *const starts[] = {"libasan.so", "libhwasan.so", "libclang_rt.asan",
                                          "libclang_rt.hwasan"};
-    const char *base = strrchr(needed, '/');
+    const char *base = basename(needed);
 
-    base = base != NULL ? base + 1 : needed;
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
         if (strncmp(base, starts[i], strlen(starts[i])) == 0)
             return true;
@@ -344,7 +343,7 @@ static int refuse_unusual(const struct elf_image *image, struct gs_err *err)
 {
     /* DT_ANDROID_REL, DT_ANDROID_RELA, DT_ANDROID_RELR (bionic's elf.h) */
     static const int64_t packed[] = {0x6000000f, 0x60000011, 0x6fffe000};
-    const char *base = image->interpreter != NULL ? strrchr(image->interpreter, '/') : NULL;
+    const char *base = image->interpreter != NULL ? basename(image->interpreter) : NULL;
 
     if (refuse_packed(image, err) != 0)
         return -ENOEXEC;
@@ -358,7 +357,6 @@ static int refuse_unusual(const struct elf_image *image, struct gs_err *err)
                 "%s: its relocations are packed for Android's loader, which glibc's "
                 "loader cannot read; link it without --pack-dyn-relocs=android",
                 image->source.name);
-    base = base != NULL ? base + 1 : image->interpreter;
     if (base != NULL && strncmp(base, "ld-linux", 8) != 0)
         return gs_err_set(
             err, -ENOEXEC,

@@ -103,9 +103,8 @@ bool elf_facts_is_cuda_library(const char *name)
     static const char *const starts[] = {
         "libcublas", "libcudnn",    "libcufft",  "libcurand", "libcusolver", "libcusparse",
         "libnccl",   "libcutensor", "libcufile", "libnvjpeg", "libnpp",      "libnvinfer"};
-    const char *base = strrchr(name, '/');
+    const char *base = basename(name);
 
-    base = base != NULL ? base + 1 : name;
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
         if (strncmp(base, starts[i], strlen(starts[i])) == 0)
             return true;

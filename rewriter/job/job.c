@@ -222,14 +222,6 @@ static int refuse_privileged(const struct elf_job *job, struct gs_err *err)
                       job->name, capable ? "file capabilities" : "setuid or setgid");
 }
 
-/* An interpreter loads CUDA only when a script imports it. */
-static bool is_python(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return elf_environment_is_python(slash != NULL ? slash + 1 : path);
-}
-
 static int decide_by_content(const struct elf_job *job, struct gs_err *err)
 {
     const struct elf_facts *facts = &job->facts;
@@ -250,8 +242,9 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
     if (elf_facts_cuda(facts) || job->options->any)
         return 0;
     if (job->scope == ELF_SCOPE_PROCESS &&
-        (job->way.kind != ELF_WAY_NONE || is_python(job->path) || is_python(job->name)))
-        return 0;
+        (job->way.kind != ELF_WAY_NONE || elf_environment_is_python(job->path) ||
+         elf_environment_is_python(job->name)))
+        return 0; /* an interpreter loads CUDA only when a script imports it */
     return gs_err_set(err, -ENODATA,
                       "%s: nothing to do: it does not use CUDA%s (use --any for an interpreter "
                       "or a program that loads CUDA later)",

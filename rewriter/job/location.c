@@ -223,8 +223,9 @@ bool elf_environment_left(const char *name, const char *real, char environment[P
     return false;
 }
 
-bool elf_environment_is_python(const char *base)
+bool elf_environment_is_python(const char *path)
 {
+    const char *base = basename(path);
     size_t length = strncmp(base, "python", 6) == 0 ? 6 : strncmp(base, "pypy", 4) == 0 ? 4 : 0;
 
     return length > 0 && strspn(base + length, "0123456789.dmt") == strlen(base + length);

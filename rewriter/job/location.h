@@ -29,6 +29,6 @@ int elf_location_check(const char *path, const char *name, unsigned machine,
  * `real` is the file at its end. `environment` gets the environment's folder, else "". */
 bool elf_environment_left(const char *name, const char *real, char environment[PATH_MAX]);
 
-/* Whether a file of that name (without folder) is a Python interpreter: python, python3.11,
- * python3.13t (free-threaded), python3.12d (debug), pypy3. */
-bool elf_environment_is_python(const char *base);
+/* Whether a file of that name is a Python interpreter: python, python3.11, python3.13t
+ * (free-threaded), python3.12d (debug), pypy3. */
+bool elf_environment_is_python(const char *path);

@@ -114,11 +114,10 @@ static int compare_line(const void *key, const void *element)
 static bool is_changed(const struct update *update, const char *listed, char real[PATH_MAX])
 {
     const struct elf_paths *changed = update->changed;
-    const char *base = strrchr(listed, '/');
+    const char *base = basename(listed);
     char joined[PATH_MAX];
     bool known = false;
 
-    base = base != NULL ? base + 1 : listed;
     for (size_t i = 0; !known && i < changed->count; i++) /* realpath only if it can match */
         known = strcmp(strrchr(changed->list[i], '/') + 1, base) == 0;
     if (!known ||

@@ -84,8 +84,7 @@ bool elf_walk_excludes(const struct elf_options *options, const char *below)
             return false;
         memcpy(part, below, i + 1);
         part[i + 1] = '\0';
-        if (is_excluded(options, part,
-                        strrchr(part, '/') != NULL ? strrchr(part, '/') + 1 : part))
+        if (is_excluded(options, part, basename(part)))
             return true;
     }
     return false;

@@ -34,13 +34,9 @@ bool doctor_is_stub(const char *path)
 /* Whether the opened library has loaded the driver under its other name. */
 static bool is_door(const struct link_map *map)
 {
-    for (; map != NULL; map = map->l_next) {
-        const char *slash = strrchr(map->l_name, '/');
-
-        if (slash != NULL && strcmp(slash + 1, GS_DOOR_REAL) == 0)
-            return true;
-    }
-    return false;
+    while (map != NULL && strcmp(basename(map->l_name), GS_DOOR_REAL) != 0)
+        map = map->l_next;
+    return map != NULL;
 }
 
 static void look_at_driver(struct doctor *doctor)
