@@ -124,19 +124,6 @@ class Patching(Case):
         self.assertEqual(run("--restore", out)[0], 0)  # this is not what it was
         self.assertGreater(mtime(out), start)
 
-    def test_patched_by_a_version_that_kept_the_time(self):
-        path = self.build("a")
-        os.utime(path, ns=(10**18, 10**18))
-        self.assertEqual(run(*self.runtime, path)[0], 0)
-        data = open(path, "rb").read()
-        at = data.rindex(b"\nmtime=") + 1
-        end = data.index(b"\n", at) + 1
-        open(path, "wb").write(data[:at] + bytes(end - at) + data[end:])  # its note says nothing of it
-        os.utime(path, ns=(10**18, 10**18))
-        self.assertIn("already patched", run(*self.runtime, path)[1])
-        self.assertEqual(run("--restore", path)[0], 0)
-        self.assertEqual(os.stat(path).st_mtime_ns, 10**18)
-
     def test_output_leaves_input(self):
         path, out = self.build("a"), self.path("out")
         os.chmod(path, 0o751)
