@@ -182,8 +182,8 @@ void sched_lease_admit(struct sched_party *party, bool backfilled, uint64_t now)
         device->cleared.party == party &&
         party->gang->held_count + 1 ==
             party->gang->party_count; /* else it waits for others of its gang */
-    if (device->cleared.party == party)
-        device->cleared.party = NULL;
+    if (device->cleared.party == party || !backfilled)
+        device->cleared.party = NULL; /* a party that lost its place to this one clears anew */
     sched_queue_drop(party);
     party->turn.held = true;
     party->turn.backfilled = backfilled;
