@@ -347,13 +347,18 @@ void sched_books_device_ran(struct sched_device *device, uint64_t now)
         sched_books_ran(party, now);
 }
 
-void sched_books_ahead(struct sched_member *member, uint64_t now)
+void sched_books_ahead(struct sched_member *member, uint64_t bytes, uint64_t now)
 {
     struct sched_device *device = member->device;
+    struct sched_party_turn *turn = &member->party->turn;
+    const uint64_t came = sched_less(bytes, member->books.came);
 
-    member->party->turn.progress = now;
+    member->books.came += came;
+    turn->progress = device->measure.several
+                         ? sched_min(now, turn->progress + came * 1000 / (SLOWEST / 1000000))
+                         : now;
     if (device->books.hungry.next == &member->books.hungry)
-        device->books.progress = now; /* the others wait for it to be complete */
+        device->books.progress = turn->progress; /* the others wait for it to be complete */
 }
 
 static void end_wait(struct sched_member *member, uint64_t at)

@@ -96,7 +96,7 @@ static void raise_budget(struct sched_member *member, uint64_t goal, uint64_t st
 
     if (member->sent.ended || to <= member->budget || (to < goal && to - member->budget < step))
         return;
-    sched_books_ahead(member, now);
+    sched_books_ahead(member, member->report.resident + to, now);
     change_budget(member, to, now);
 }
 

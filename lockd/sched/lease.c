@@ -29,8 +29,10 @@ static void begin_party(struct sched_party *party, uint64_t length, uint64_t now
     party->turn.measured = true;
     party->device->turns.generation++; /* there is a time now when it must stop */
     party->turn.progress = now;
-    lockd_each (struct sched_member, member, &party->members, of_party)
+    lockd_each (struct sched_member, member, &party->members, of_party) {
         member->books.most = 0;
+        member->books.came = member->report.resident + member->budget;
+    }
     party->time.ran = 0;
     party->time.counted_at = now;
     /* a party that only keeps its place for the others of the gang has begun */

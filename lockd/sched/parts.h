@@ -127,6 +127,7 @@ struct sched_member_books {
                          it has not taken; LOCKD_NEVER */
     bool refuses; /* ... for so long that it cannot be true; or it runs on, and asks for none */
     uint64_t most; /* that was resident in this turn; to come and go gets nobody ahead */
+    uint64_t came; /* ... with the budget */
 };
 
 /* Where a member's time went, up to counted_at: books.c. */
@@ -165,6 +166,7 @@ struct sched_party_wait {
     struct sched_node queued; /* in one of device->waiting while it waits */
     struct sched_order *queued_of;
     uint64_t arrival; /* rises with every place in a queue */
+    uint64_t number;  /* among equals, as the policy says: kept for as long as `arrival` is */
     uint64_t place;   /* in the queue, when it was last looked at: info.c */
     bool first;       /* in the queue before all others: sched_party_blocked() */
     bool elsewhere;   /* waits for another device before it comes to this device */
@@ -247,6 +249,8 @@ struct sched_user {
     /* denial.c: bytes that its programs last found in use by programs that should have left; when */
     uint64_t found, found_at;
     uint64_t asked_at; /* measure.c: when one of them was last asked */
+    /* policy_fair.c: what they had, in virtual ns of the user; the last of their numbers */
+    uint64_t clock, number;
     struct sched_user_late late;
 };
 
@@ -453,6 +457,7 @@ struct sched_device_share {
 /* policy_fair.c */
 struct sched_device_fair {
     uint64_t level, round; /* they begin at LEVEL_START and ROUND_START */
+    uint64_t clock;        /* of the user whose party was admitted last */
 };
 
 /* A client's history on the device that it left, for the device that it names next:

@@ -14,9 +14,11 @@
 struct sched_policy {
     /* It ran for so many ns up to now; contended: while others waited. */
     void (*ran)(struct sched_party *party, uint64_t ns, bool contended, uint64_t now);
-    /* It begins to wait: its place in the queue, lower goes first. Equals go in the order in
-     * which they came. */
+    /* It begins to wait: its place in the queue, lower goes first. */
     uint64_t (*place)(struct sched_party *party);
+    /* It has come to wait, and has its place: its number among equals, lower goes first. NULL: in
+     * the order in which they came. */
+    uint64_t (*number)(struct sched_party *party);
     /* It is admitted: for how many ns it may run when others wait; LOCKD_NEVER: for as long as
      * it has something to do. */
     uint64_t (*length)(struct sched_party *party);

@@ -7,10 +7,11 @@
  * present round; each round raises it by a quantum (of a party of average weight). A turn
  * lasts until the party's virtual time is at the level of its round. So a party that got too
  * much or too little, because its work could not be stopped at once, is made even in its next
- * turn. Within a round those that were interrupted in it go first, then the order is that of
- * arrival. A party that is owed more than OWED rounds has its place in an earlier one: else two
- * that fit beside each other and are interrupted again and again would pass a third one in every
- * round. With equal parties this is round robin with equal shares. With weights, turns are longer
+ * turn. Within a round those that were interrupted in it go first, then users come by turns:
+ * a party's number is what its user's parties had and will have had before it, so the parties of
+ * one user keep the order of their arrival. A party that is owed more than OWED rounds has its
+ * place in an earlier one: else two that fit beside each other and are interrupted again and again
+ * would pass a third one in every round. With equal parties this is round robin with equal shares. With weights, turns are longer
  * or shorter, and a party whose part of a round would not be worth a switch sits rounds out until
  * it is.
  *
@@ -34,7 +35,9 @@
  * else.
  *
  * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
- * waiting for DEBT_ROUNDS at most.
+ * waiting for DEBT_ROUNDS at most. Beside parties of other users it is for as long as it had too
+ * much, and a turn may be as long as its party waited: turns in which nothing runs may be far
+ * longer than a quantum, and nobody gets more than its part by them.
  */
 #include "lockd/sched/device.h"
 #include "lockd/sched/policy.h"
@@ -114,8 +117,9 @@ static uint64_t credit_left(struct sched_party *party)
     const struct sched_device *device = party->device;
 
     begin_credit(party);
-    party->fair.virtual_ns = sched_min(party->fair.virtual_ns,
-                                       device->fair.level + round_step(device) * DEBT_ROUNDS);
+    if (!device->measure.several)
+        party->fair.virtual_ns = sched_min(
+            party->fair.virtual_ns, device->fair.level + round_step(device) * DEBT_ROUNDS);
     return sched_less(device->fair.level, party->fair.virtual_ns);
 }
 
@@ -214,6 +218,64 @@ static uint64_t place_party(struct sched_party *party)
     return party->fair.round * CLASSES + (party->turn.interrupted ? BACK_AGAIN : IN_TURN);
 }
 
+/* The longest turn. Beside programs of other users it may be as long as the party did not run: their
+ * turns may have been longer than a quantum. */
+static uint64_t longest_turn(const struct sched_party *party)
+{
+    const struct sched_device *device = party->device;
+    const uint64_t longest = sched_device_quantum(device) * TURN_LONGEST;
+
+    if (!device->measure.several || party->time.last_ran == 0)
+        return longest;
+    return sched_max(longest, sched_less(device->share.at, party->time.last_ran));
+}
+
+/* The length of a turn that makes up for so much. */
+static uint64_t length_by(const struct sched_party *party, uint64_t virtual_ns)
+{
+    return sched_clamp(to_real(party, virtual_ns),
+                       sched_device_quantum(party->device) / WORTH / 2, longest_turn(party));
+}
+
+/* --- in a round users come by turns --- */
+
+static struct sched_user *user_of(const struct sched_party *party)
+{
+    return sched_user_of(party->device,
+                         sched_member_of(party->members.next, of_party)->client->user,
+                         party->time.counted_at);
+}
+
+static uint64_t to_clock(const struct sched_user *user, uint64_t ns)
+{
+    const double weight = sched_user_weight(user);
+
+    return (uint64_t)((double)ns * GS_WEIGHT_DEFAULT /
+                      (weight == 0 ? GS_WEIGHT_DEFAULT : weight));
+}
+
+/* What its user's parties had, and will have had that come before it. */
+static uint64_t number_party(struct sched_party *party)
+{
+    struct sched_user *user = user_of(party);
+
+    if (user == NULL)
+        return party->device->fair.clock;
+    user->clock = sched_max(user->clock, party->device->fair.clock);
+    user->number = sched_max(
+        user->number + 1,
+        user->clock + to_clock(user, user->wanting * length_by(party, credit_left(party))));
+    return user->number;
+}
+
+static void count_user(struct sched_party *party, uint64_t ns)
+{
+    struct sched_user *user = party->wanting.user;
+
+    if (user != NULL)
+        user->clock += to_clock(user, ns);
+}
+
 /* Until it has nothing to do, if this burst is as long as the last one, with something to spare; 0:
  * that is longer than others can be made to wait for it. */
 static uint64_t rest_of_burst(const struct sched_party *party)
@@ -237,13 +299,16 @@ static uint64_t turn_length(struct sched_party *party)
 
     if (party->fair.round > device->fair.round)
         rise = (party->fair.round - device->fair.round) * round_step(device);
-    if (rise != 0 && !party->turn.backfilled && !party->turn.begun) {
+    if (!party->turn.backfilled && !party->turn.begun) {
         device->fair.level += rise;
-        device->fair.round = party->fair.round;
+        device->fair.round = sched_max(device->fair.round, party->fair.round);
+        if (party->wanting.user != NULL) {
+            party->wanting.user->clock =
+                sched_max(party->wanting.user->clock, device->fair.clock);
+            device->fair.clock = party->wanting.user->clock;
+        }
     }
-    turn = sched_max(rest_of_burst(party),
-                     sched_clamp(to_real(party, sched_less(have + rise, behind)),
-                                 quantum / WORTH / 2, quantum * TURN_LONGEST));
+    turn = sched_max(rest_of_burst(party), length_by(party, sched_less(have + rise, behind)));
     if (!party->bursts.first)
         return turn;
     if (party->turn.interrupts || sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE)
@@ -261,6 +326,7 @@ static void count_ran(struct sched_party *party, uint64_t ns, bool contended, ui
     sched_share_ran(party, ns, contended, now);
     if (!contended)
         return;
+    count_user(party, ns);
     begin_credit(party);
     if (party->bursts.first)
         *has = sched_max(*has, sched_min(*has + to_virtual(party, ns), level));
@@ -273,6 +339,7 @@ static void pay_for(struct sched_party *party, uint64_t since)
 {
     const uint64_t ns = sched_less(party->time.counted_at, since);
 
+    count_user(party, ns);
     party->fair.virtual_ns += to_virtual(party, ns);
     party->time.last_ran = party->time.counted_at;
     sched_share_charge(party, ns, party->time.counted_at);
@@ -350,6 +417,7 @@ static void note_cut(struct sched_party *party)
 const struct sched_policy sched_policy_fair = {
     .ran = count_ran,
     .place = place_party,
+    .number = number_party,
     .length = turn_length,
     .anew = has_rested,
     .moves_at = moves_at,

@@ -55,13 +55,16 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
             ? &device->waiting.apart
             : &device->waiting.queue;
     const bool first = sched_party_blocked(party);
+    const struct sched_policy *policy = sched_policy_of(device);
     struct sched_node *at = &party->wait.queued;
+    bool anew;
 
     if (party->wait.queued_of == of && party->wait.first == first)
         return;
-    if (sched_policy_of(device)->anew(party))
+    if (policy->anew(party))
         party->wait.keeps_place = party->turn.interrupted = false;
-    if (!party->wait.keeps_place && party->wait.queued_of == NULL)
+    anew = !party->wait.keeps_place && party->wait.queued_of == NULL;
+    if (anew)
         party->wait.arrival = ++device->clock;
     sched_queue_drop(party);
     sched_books_ran(party, now);
@@ -69,8 +72,10 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
     at->key = at->number = 0;
     if (!first) { /* by the policy, but behind the party that its last turn was ended for */
         party->wait.yields = still_yields(party);
-        at->key = sched_policy_of(device)->place(party);
-        at->number = party->wait.arrival;
+        at->key = policy->place(party);
+        if (anew && policy->number != NULL)
+            party->wait.number = policy->number(party);
+        at->number = policy->number != NULL ? party->wait.number : party->wait.arrival;
         if (sched_party_is_background(party))
             at->key = BACKGROUND_KEY;
         if (party->wait.yields && at->key <= party->wait.behind_key) {

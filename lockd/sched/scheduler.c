@@ -197,7 +197,7 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
 
     if (resident > member->report.resident &&
         (!member->party->turn.begun || resident > member->books.most))
-        sched_books_ahead(member, now);
+        sched_books_ahead(member, resident + member->budget, now);
     member->books.most = sched_max(member->books.most, resident);
     if (resident < member->report.resident || state->target_seq > member->report.echoed)
         member->books.owes = LOCKD_NEVER; /* it is at it */

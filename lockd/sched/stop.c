@@ -9,9 +9,7 @@
 #include "lockd/sched/room.h"
 
 /* A party that did not come to run in its last turn gets the time of COMING switches:
- * but in every SKIPPED_ROUND-th turn as much as any other, since it may be slow to begin. Where
- * several users share the device, that is so as long as the user's programs have not made others
- * wait in vain for too long. */
+ * but in every SKIPPED_ROUND-th turn as much as any other, since it may be slow to begin. */
 #define SKIPPED_ROUND 8
 
 /* Programs of the gang that run may be in a collective, which ends once the programs that lack
@@ -151,13 +149,11 @@ void sched_stop_knots(struct sched_device *device, uint64_t now)
 }
 
 /* In more and more turns in a row it did not come to run. */
-static bool is_patient_turn(const struct sched_party *party, uint64_t now)
+static bool is_patient_turn(const struct sched_party *party)
 {
     const uint32_t skipped = party->turn.skipped;
-    const struct sched_user *user = party->wanting.user;
 
-    return skipped % SKIPPED_ROUND == 0 && (skipped & (skipped - 1)) == 0 &&
-           (user == NULL || sched_faded_read(&user->vain, now) < GRACE / 2);
+    return skipped % SKIPPED_ROUND == 0 && (skipped & (skipped - 1)) == 0;
 }
 
 /* The least that a turn in which nothing runs may last. */
@@ -180,6 +176,37 @@ static void note_vain(struct sched_party *party, uint64_t now)
                         now);
 }
 
+/* It lacks memory, and programs of another user have not left yet. */
+static bool lacks_what_others_keep(const struct sched_party *party)
+{
+    const struct sched_member *own = sched_member_of(party->members.next, of_party);
+
+    if (!sched_party_has(party, SCHED_HUNGRY))
+        return false;
+    lockd_each (const struct sched_member, member, &party->device->books.stopping,
+                books.stopping) {
+        if (sched_denial_is_other(member, own))
+            return true;
+    }
+    return false;
+}
+
+/* How long nothing may come of its turn. A user's programs may make other users' wait in vain for MOVED_BY
+ * in about a minute, all in all. */
+static uint64_t patience_of(const struct sched_party *party, uint64_t now)
+{
+    const struct sched_user *user = party->wanting.user;
+    const uint64_t least = least_patience(party->device);
+
+    if (lacks_what_others_keep(party))
+        return GRACE;
+    if (!is_patient_turn(party))
+        return least;
+    if (!party->device->measure.several || user == NULL)
+        return GRACE;
+    return sched_max(least, sched_less(MOVED_BY, sched_faded_read(&user->vain, now)));
+}
+
 /* Until when a holder may get nowhere. Not long when the driver itself has no memory for it and
  * the books agree: then something that cannot be moved is in the way. Nor mostly for a holder
  * that was passed over and did not run since. A holder that is not given all it needs may wait
@@ -193,9 +220,7 @@ static uint64_t patience_ends(const struct sched_party *party, uint64_t now)
         progress = sched_max(progress, device->books.progress);
     if (sched_party_has(party, GS_STATE_SHORT) && party->books.demand > device->space.capacity)
         return progress + REPEAT;
-    if (!is_patient_turn(party, now))
-        return progress + least_patience(device);
-    return progress + GRACE;
+    return progress + patience_of(party, now);
 }
 
 /* The gang has its places and does not get ahead: it is passed over; where some of its programs

@@ -8,6 +8,7 @@
 
 #include "lockd/sched/bursts.h"
 #include "lockd/sched/denial.h"
+#include "lockd/sched/quantum.h"
 
 #define VICTIM 0
 #define LIARS  10 /* the first of them */
@@ -134,6 +135,38 @@ static void takes_half(struct harness *h, int who)
     say_state(h, who, W, 9 * GIB, sched_min(h->client[who].target.budget, 4 * GIB));
 }
 
+/* Takes its memory a byte at a time. */
+static void trickles(struct harness *h, int who)
+{
+    const struct harness_client *c = &h->client[who];
+
+    say_state(h, who, W, 9 * GIB, sched_min(c->state.resident + 1, c->target.budget));
+}
+
+/* ... or 64 MiB a second. */
+static void comes_slowly(struct harness *h, int who)
+{
+    const struct harness_client *c = &h->client[who];
+
+    say_state(h, who, W, 9 * GIB,
+              sched_min(c->state.resident + 64 * MIB / 10, c->target.budget));
+}
+
+/* Runs once in its turn, and then waits for ever more memory. */
+static void runs_and_grows(struct harness *h, int who)
+{
+    struct harness_client *c = &h->client[who];
+    const uint64_t has = c->target.budget;
+
+    if (!has_run(h, who))
+        say_state(h, who, W, 6 * GIB, 0);
+    else if ((c->state.flags & GS_STATE_RUNNING) != 0)
+        say_state(h, who, W, sched_max(has, c->state.demand) + MIB, has);
+    else
+        say_state(h, who, c->state.resident == 0 && has >= 6 * GIB ? R : W,
+                  c->state.resident == 0 ? 6 * GIB : c->state.demand + MIB, has);
+}
+
 /* ... nor reads what it is told in its turn. */
 static void is_mute(struct harness *h, int who)
 {
@@ -180,12 +213,12 @@ static void sums_are_right(const struct sched_device *device)
     }
 }
 
-/* For what part of two minutes the victim, with 6 of 10 GiB, runs beside so many; in ppm. They were there
- * before it, and each has had its first turn. A switch takes a step or two. */
+/* For what part of 200 seconds the victim, with 6 of 10 GiB, runs beside so many; in ppm. They were there
+ * before it. A switch takes a step or two. */
 static uint64_t part_beside(struct harness *h, int others, void (*lie)(struct harness *, int),
                             bool card)
 {
-    enum { STEP = 100, FROM = 80000, TO = 200000 }; /* ms */
+    enum { STEP = 100, TO = 200000 }; /* ms */
     uint64_t runs = 0;
 
     is_of_user(h, VICTIM, 1);
@@ -207,14 +240,15 @@ static uint64_t part_beside(struct harness *h, int others, void (*lie)(struct ha
             measures(h, VICTIM, sched_less(h->total, used));
         else if (ms % 1000 == 900)
             card_says(h, sched_less(h->total, used));
-        runs += ms >= FROM && is_running(h, VICTIM);
+        runs += is_running(h, VICTIM);
+        assert_true(lie != is_honest || sched_device_switch(device_of(h)) < 1000 * MS);
         sums_are_right(device_of(h));
         pass_time(h, STEP * MS);
     }
     for (int who = LIARS; who < LIARS + others; who++)
         end_client(h, who);
     end_client(h, VICTIM);
-    return runs * PPM / ((TO - FROM) / STEP);
+    return runs * PPM / (TO / STEP);
 }
 
 static void liars_cost_no_more_than_an_honest_program(void **state)
@@ -234,13 +268,13 @@ static void liars_cost_no_more_than_an_honest_program(void **state)
                 {"short of all", short_of_all},
                 {"never begins", never_begins},
                 {"takes half", takes_half},
+                {"trickles", trickles},
+                {"comes slowly", comes_slowly},
+                {"runs and grows", runs_and_grows},
                 {"mute", is_mute},
                 {"runs at times", runs_at_times},
                 {"runs rarely", runs_rarely}};
-    static const struct {
-        int count;
-        uint64_t tenths; /* of what it has beside an honest program, at least */
-    } liars[] = {{1, 9}, {2, 9}, {10, 9}, {50, 8}};
+    static const int liars[] = {1, 2, 10, 50};
 
     for (int card = 0; card < 2; card++) {
         const uint64_t honestly = part_beside(*state, 1, is_honest, card != 0);
@@ -248,17 +282,108 @@ static void liars_cost_no_more_than_an_honest_program(void **state)
         assert_in_range(honestly, 450000, 500000);
         for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
             for (size_t n = 0; n < sizeof liars / sizeof *liars; n++) {
-                const uint64_t part =
-                    part_beside(*state, liars[n].count, lies[i].lie, card != 0);
+                const uint64_t part = part_beside(*state, liars[n], lies[i].lie, card != 0);
 
-                if (part * 10 < honestly * liars[n].tenths)
+                if (part * 10 < honestly * 9)
                     print_message("%d x %s, card %d: %llu ppm, beside an honest program %llu\n",
-                                  liars[n].count, lies[i].name, card, (unsigned long long)part,
+                                  liars[n], lies[i].name, card, (unsigned long long)part,
                                   (unsigned long long)honestly);
-                assert_true(part * 10 >= honestly * liars[n].tenths);
+                assert_true(part * 10 >= honestly * 9);
             }
         }
     }
+}
+
+/* A user with many programs has no more than a user with one, also while they are new: these go first,
+ * and leave the floor, which is 0.3. */
+static void many_honest_programs_leave_another_user_its_part(void **state)
+{
+    assert_true(part_beside(*state, 10, is_honest, false) >= 280000);
+    assert_true(part_beside(*state, 50, is_honest, false) >= 400000);
+}
+
+/* 50 programs came before it; the second turn is its own. */
+static void a_new_program_does_not_wait_for_all_of_another_user(void **state)
+{
+    struct harness *h = *state;
+    uint64_t since;
+
+    for (int who = LIARS; who < LIARS + 50; who++) {
+        is_of_user(h, who, 7);
+        say_state(h, who, W, 6 * GIB, 0);
+    }
+    is_of_user(h, VICTIM, 1);
+    say_state(h, VICTIM, W, 6 * GIB, 0);
+    for (since = h->now; !is_running(h, VICTIM) && h->now - since < 60000 * MS;) {
+        for (int who = LIARS; who < LIARS + 50; who++)
+            is_honest(h, who);
+        obey_target(h, VICTIM);
+        pass_time(h, 100 * MS);
+    }
+    assert_true(h->now - since <= sched_device_quantum(device_of(h)) + 500 * MS);
+}
+
+/* --- patience --- */
+
+/* For how long a program that never begins keeps the turn from one of that user. */
+static uint64_t keeps_turn_from(struct harness *h, uint32_t user)
+{
+    uint64_t since;
+
+    is_of_user(h, VICTIM, user);
+    is_of_user(h, LIARS, 7);
+    say_state(h, LIARS, W, 9 * GIB, 0);
+    say_state(h, VICTIM, W, 6 * GIB, 0);
+    for (since = h->now; !has_run(h, VICTIM); pass_time(h, 100 * MS)) {
+        never_begins(h, LIARS);
+        say_state(h, VICTIM, W, 6 * GIB, 0);
+    }
+    since = h->now - since;
+    end_client(h, VICTIM);
+    end_client(h, LIARS);
+    return since;
+}
+
+static void another_user_waits_less_for_a_program_that_never_begins(void **state)
+{
+    assert_in_range(keeps_turn_from(*state, 7), GRACE, GRACE + 1000 * MS);
+    pass_time(*state, 3000 * MS);
+    assert_in_range(keeps_turn_from(*state, 1), 1000 * MS, MOVED_BY + 1000 * MS);
+}
+
+/* 42 of 80 GiB come in over PCIe 3 after as much has left: neither program loses a turn. */
+static void a_slow_bus_is_no_lack_of_progress(void **state)
+{
+    enum { STEP = 10, STEPS = 30000 };
+    const uint64_t size = 42 * GIB, step = 60 * MIB; /* 6 GB/s */
+    struct harness *h = *state;
+    int ran[2] = {0, 0};
+
+    h->total = 80 * GIB;
+    for (int who = 0; who < 2; who++) {
+        is_of_user(h, who, 1 + (uint32_t)who);
+        say_state(h, who, W, size, 0);
+    }
+    for (int i = 0; i < STEPS; i++) {
+        for (int who = 0; who < 2; who++) {
+            struct harness_client *c = &h->client[who];
+            const uint64_t has = c->state.resident, may = sched_min(c->target.budget, size);
+
+            if (has_run(h, who) && has == size)
+                say_state(h, who, R, size, size);
+            else if (has_run(h, who))
+                say_state(h, who, W | (has < may ? GS_STATE_MOVING : 0), size,
+                          sched_max(has, sched_min(has + step, may)));
+            else
+                say_state(h, who, W | (has > may ? GS_STATE_MOVING : 0), size,
+                          sched_min(has, sched_max(sched_less(has, step), may)));
+            ran[who] += is_running(h, who);
+            assert_int_equal(sched_member_find(c->client, c->state.uuid)->party->turn.skipped,
+                             0);
+        }
+        pass_time(h, STEP * MS);
+    }
+    assert_true(ran[0] > STEPS / 4 && ran[1] > STEPS / 4);
 }
 
 /* --- words --- */
@@ -391,6 +516,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(liars_cost_no_more_than_an_honest_program),
+        scenario(many_honest_programs_leave_another_user_its_part),
+        scenario(a_new_program_does_not_wait_for_all_of_another_user),
+        scenario(another_user_waits_less_for_a_program_that_never_begins),
+        scenario(a_slow_bus_is_no_lack_of_progress),
         scenario(a_false_word_costs_only_its_own_user),
         scenario(a_program_goes_by_what_it_measures),
         scenario(a_turn_in_vain_makes_nobody_older),
