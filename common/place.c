@@ -7,6 +7,7 @@
  * so each is checked once more before it is closed.
  */
 #include "common/place.h"
+#include "common/same.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,8 +43,7 @@ static void forget_file(const struct seen *seen)
 {
     struct stat now;
 
-    if (seen->fd >= 0 && fstat(seen->fd, &now) == 0 && now.st_dev == seen->st.st_dev &&
-        now.st_ino == seen->st.st_ino)
+    if (seen->fd >= 0 && fstat(seen->fd, &now) == 0 && gs_same_inode(&now, &seen->st))
         close(seen->fd);
 }
 
@@ -179,8 +179,7 @@ static int connect_to_seen(int socket, const struct seen *file, const char *path
     struct stat st;
 
     snprintf(by_number, sizeof by_number, "/proc/self/fd/%d", file->fd);
-    if (stat(by_number, &st) != 0 || st.st_dev != file->st.st_dev ||
-        st.st_ino != file->st.st_ino)
+    if (stat(by_number, &st) != 0 || !gs_same_inode(&st, &file->st))
         return connect_to(socket, path);
     return connect_to(socket, by_number);
 }

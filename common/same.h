@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * same.h: whether two names are names of one file; the name of this program's file.
+ * same.h: whether two names are names of one file; the name of this program's file, and of its
+ * Python environment.
  */
 #pragma once
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -41,4 +44,20 @@ static inline bool gs_own_path(char path[PATH_MAX], int parts)
 
     path[length > 0 ? length : 0] = '\0';
     return length > 0 && gs_cut_parts(path, parts);
+}
+
+/* The Python environment that this program is installed in, else the active one. False: there is
+ * none. */
+static inline bool gs_own_environment(char folder[PATH_MAX])
+{
+    const char *active = getenv("VIRTUAL_ENV");
+    char config[PATH_MAX + 16];
+
+    for (gs_own_path(folder, 0); gs_cut_parts(folder, 1);) {
+        snprintf(config, sizeof config, "%s/pyvenv.cfg", folder);
+        if (access(config, F_OK) == 0)
+            return true;
+    }
+    return active != NULL && *active != '\0' &&
+           snprintf(folder, PATH_MAX, "%s", active) < PATH_MAX;
 }

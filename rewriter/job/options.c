@@ -6,7 +6,6 @@
 #include "common/same.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -140,23 +139,9 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
     return 0;
 }
 
-/* The Python environment that this tool is installed in, or the active environment; NULL if there
- * is none. */
-static char *find_own_environment(void)
-{
-    static char folder[PATH_MAX];
-    char config[PATH_MAX + 16], *active = getenv("VIRTUAL_ENV");
-
-    for (gs_own_path(folder, 0); gs_cut_parts(folder, 1);) {
-        snprintf(config, sizeof config, "%s/pyvenv.cfg", folder);
-        if (access(config, F_OK) == 0)
-            return folder;
-    }
-    return active != NULL && *active != '\0' ? active : NULL;
-}
-
 int elf_options_parse(struct elf_options *options, int argc, char **argv, struct gs_err *err)
 {
+    static char environment[PATH_MAX];
     int index = 1, code;
 
     *options = (struct elf_options){0};
@@ -166,8 +151,8 @@ int elf_options_parse(struct elf_options *options, int argc, char **argv, struct
     options->files = argv + index;
     options->file_count = argc - index;
     if (options->folder.venv == gs_option_left_out) {
-        options->folder.venv = find_own_environment();
-        if (options->folder.venv == NULL)
+        options->folder.venv = environment;
+        if (!gs_own_environment(environment))
             return gs_err_set(err, -EINVAL,
                               "--venv: no Python environment is active, and this tool is not "
                               "installed in one; give its folder");

@@ -3,6 +3,7 @@
  * doctor.c: adds and prints findings, and runs other tools. State: struct doctor.
  */
 #include "lockd/ctl/doctor/doctor.h"
+#include "common/same.h"
 #include "lockd/base/text.h"
 
 #include <errno.h>
@@ -86,14 +87,11 @@ extern char **environ;
 const char *doctor_tool_find(const char *name, char *buffer, size_t size)
 {
     static const char *const beside[] = {"", "../rewriter/", "../lockd/"};
-    char self[512];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    char *slash;
+    char self[PATH_MAX];
+    const bool is_known = gs_own_path(self, 1);
 
-    self[length > 0 ? length : 0] = '\0';
-    slash = strrchr(self, '/');
-    for (size_t i = 0; slash != NULL && i < sizeof beside / sizeof beside[0]; i++) {
-        snprintf(buffer, size, "%.*s/%s%s", (int)(slash - self), self, beside[i], name);
+    for (size_t i = 0; is_known && i < sizeof beside / sizeof beside[0]; i++) {
+        snprintf(buffer, size, "%s/%s%s", self, beside[i], name);
         if (access(buffer, X_OK) == 0)
             return buffer;
     }

@@ -5,6 +5,7 @@
  */
 #include "lockd/ctl/doctor/doctor_system.h"
 #include "common/fd.h"
+#include "common/same.h"
 #include "common/size.h"
 #include "lockd/base/hostmem.h"
 #include "common/place.h"
@@ -119,16 +120,11 @@ static void look_at_library(struct doctor *doctor)
 {
     static const char *const beside[] = {"../lib/", "../lib/x86_64-linux-gnu/", "../lib64/",
                                          "../lib/aarch64-linux-gnu/", "../runtime/"};
-    char self[512], path[1024];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    char *slash;
+    char self[PATH_MAX], path[PATH_MAX + 64];
 
-    self[length > 0 ? length : 0] = '\0';
-    slash = strrchr(self, '/');
-    if (slash != NULL)
-        slash[1] = '\0';
+    gs_own_path(self, 1);
     for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
-        snprintf(path, sizeof path, "%s%slibgpushare.so.1", self, beside[i]);
+        snprintf(path, sizeof path, "%s/%slibgpushare.so.1", self, beside[i]);
         if (access(path, R_OK) == 0) {
             doctor_add(doctor, "library.installed", DOCTOR_OK, NULL, "the library is %s", path);
             return;
@@ -136,7 +132,8 @@ static void look_at_library(struct doctor *doctor)
     }
     doctor_add(doctor, "library.installed", DOCTOR_WARN,
                "install gpushare; programs name the library by its full path",
-               "libgpushare.so.1 was not found in the usual places beside %sgpusharectl", self);
+               "libgpushare.so.1 was not found in the usual places beside %s/gpusharectl",
+               self);
     doctor_command(doctor, "find / -name libgpushare.so.1 -not -path '/proc/*' 2>/dev/null");
 }
 
@@ -435,25 +432,6 @@ void doctor_environment(struct doctor *doctor, const char *environment, size_t s
  * changes nothing: the interpreter must be prepared as well, and must be restored before
  * the package is removed. */
 
-/* The environment in which this program is installed, else the active environment. False:
- * there is none. */
-static bool find_environment(char folder[PATH_MAX])
-{
-    const char *active = getenv("VIRTUAL_ENV");
-    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
-    char config[PATH_MAX + 16], *slash;
-
-    folder[length > 0 ? length : 0] = '\0';
-    while ((slash = strrchr(folder, '/')) != NULL) {
-        *slash = '\0';
-        snprintf(config, sizeof config, "%s/pyvenv.cfg", folder);
-        if (access(config, F_OK) == 0)
-            return true;
-    }
-    return active != NULL && active[0] == '/' &&
-           snprintf(folder, PATH_MAX, "%s", active) < PATH_MAX;
-}
-
 static bool has_package(const char *folder)
 {
     char pattern[PATH_MAX + 64];
@@ -472,7 +450,7 @@ void doctor_wheel(struct doctor *doctor)
     char folder[PATH_MAX], python[PATH_MAX + 16], quoted[DOCTOR_QUOTED];
     enum doctor_patched patched;
 
-    if (!find_environment(folder))
+    if (!gs_own_environment(folder))
         return;
     snprintf(python, sizeof python, "%s/bin/python3", folder);
     patched = doctor_patched(python);
