@@ -267,11 +267,9 @@ class Soak(BuildTest):
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
             running = set()
             while True:
-                # on a busy machine the programs may not get to fill the card: more seeds, and longer, until memory has moved
-                most = 1 if total else 6
-                while (len(running) < args.jobs and seed < args.first + args.seeds * most
-                       and time.monotonic() - start <= args.budget * most):
-                    if seed != args.first and (seed - args.first) % args.seeds == 0:
+                # on a busy machine the programs may not get to fill the card: each seed is longer, until memory has moved
+                while len(running) < args.jobs and seed < args.first + args.seeds and (total == 0 or time.monotonic() - start <= args.budget):
+                    if done >= args.jobs and total == 0:
                         args.seconds *= 2
                     running.add(pool.submit(one_seed, args, seed))
                     seed += 1
