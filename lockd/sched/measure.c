@@ -11,13 +11,13 @@
  *
  * A report that contradicts the known value opens a *doubt*. The word of a single program is
  * not enough: a moment later it is asked again, together with some others. A value that another
- * program agrees to is known from then on; so is a value that no program denied for a while, in
- * which all were asked twice. A tie keeps the old value. Where several users have programs,
- * "another program" is one of another user: what all programs of one user say may cost that
- * user, and nobody else. A value that only one user's programs have said falls as soon as
+ * program agrees to is known as soon as all have answered; so is a value that no program denied
+ * for a while, in which all were asked twice. A tie keeps the old value. Where several users have
+ * programs, "another program" is one of another user: what all programs of one user say may cost
+ * that user, and nobody else. A value that only one user's programs have said falls as soon as
  * another user's program says less, since the driver itself corrects a value that is too low. A
- * program in which an allocation is under way has no figure of free memory to say, so it
- * neither agrees nor denies.
+ * program in which an allocation is under way has no figure of free memory to say, so it neither
+ * agrees nor denies.
  *
  * Where the daemon can ask the card itself (sched_card), its answers take the place of the
  * programs' figures. An answer is compared with external in the same way as a report; two in a
@@ -89,19 +89,29 @@ static void set_external(const struct sched_member *member, uint64_t value, bool
     measure->doubt.by = NULL;
 }
 
+/* What has risen may be memory that a program has just taken and not told yet, which all others
+ * see. */
+static bool owes_answer(const struct sched_device *device)
+{
+    lockd_each (const struct sched_member, member, &device->members, of_device)
+        if (!member->sent.ended && member->report.echoed != member->sent.seq)
+            return true;
+    return false;
+}
+
 /* The doubt was asked about, and this word decides it. */
 static bool is_decided(const struct sched_member *member, bool rise, uint64_t now)
 {
     const struct sched_doubt *open = &member->device->measure.doubt;
+    const bool late = open->asked && now - open->ask_at >= SILENT;
 
-    if (!open->asked)
+    if (!open->asked || (rise && !late && owes_answer(member->device)))
         return false;
     if (open->foreign && sched_denial_is_other(member, open->by))
         return true;
     if (open->foreign && rise)
         return false;
-    return (!open->foreign && open->by != member) || open->alone ||
-           now - open->ask_at >= SILENT;
+    return (!open->foreign && open->by != member) || open->alone || late;
 }
 
 /* Tenths of a second; two are compared within an hour, or a moment too late. */

@@ -103,7 +103,8 @@ def run_seed(build, seed, seconds, counts):
     with Cards(build, SIMCUDA_PCIE_GBPS=dice.choice(("0.2", "0.5", "2"))) as cards:
         cards.start_daemon()
         log = cards.folder + "/programs"
-        programs = [cards.start_hog(share=share, GPUSHARE_LOG=log) for share in ("0.4", "0.6", "0.3")]
+        # each fits on a card beside the contexts of all three with room to spare: what one takes may count as others' for a moment
+        programs = [cards.start_hog(share=share, GPUSHARE_LOG=log) for share in ("0.4", "0.5", "0.3")]
         for program in programs:
             wait_for_begin(cards, program, seed)
         end = time.monotonic() + seconds
@@ -120,7 +121,7 @@ def run_seed(build, seed, seconds, counts):
             program.send_signal(signal.SIGINT)
             out, err = program.communicate(timeout=PATIENCE)
             if program.returncode != 0 or "ok " not in out or err:
-                raise AssertionError(f"seed {seed}: exit {program.returncode}: {out}{err}\n{cards.said()}")
+                raise AssertionError(f"seed {seed}: exit {program.returncode}: {out}{err}\n{logged(cards)}{cards.said()}")
         # entries of the dead go with the next look; a guard that is still there ends by itself
         try:
             wait_for(lambda: "pid " not in cards.show() and " 0 B used" in cards.show() and "MiB used" not in cards.show(), 20,

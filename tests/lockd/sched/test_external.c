@@ -47,6 +47,34 @@ static void external_the_other_does_not_answer_it_is_believed(void **state)
     assert_true(device_of(h)->measure.external == 2 * GIB);
 }
 
+/* Two programs see what a third has just taken: it is asked as well, and what it says counts. If it says
+ * nothing, they are believed a second later. */
+static void memory_just_taken_is_not_external_though_two_see_it(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    for (int i = 0; i < 6; i++)
+        say_state(h, i % 3, 0, 0, 0);
+    h->client[0].deaf = true;
+    h->free_bytes -= 2 * GIB;
+    say_state(h, 1, 0, 0, 0);
+    pass_time(h, EXTERNAL_CONFIRM);
+    say_state(h, 2, 0, 0, 0);
+    assert_true(device_of(h)->measure.external == 0);
+    h->client[0].deaf = false;
+    say_state(h, 0, 0, 2 * GIB, 2 * GIB);
+    h->client[0].deaf = true;
+    h->free_bytes -= GIB;
+    for (int i = 0; i < 15; i++) {
+        say_state(h, 1, 0, 0, 0);
+        say_state(h, 2, 0, 0, 0);
+        assert_true(device_of(h)->measure.external == 0 || i >= 10);
+        pass_time(h, 100 * MS);
+    }
+    assert_true(device_of(h)->measure.external == GIB);
+}
+
 /* A client places what its budget allows and has not said so yet, and no figure of free memory
  * either; the other measures. */
 static void allocation_under_way_is_not_external(void **state)
@@ -393,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         scenario(external_must_be_seen_by_two),
         scenario(external_the_other_does_not_answer_it_is_believed),
+        scenario(memory_just_taken_is_not_external_though_two_see_it),
         scenario(allocation_under_way_is_not_external),
         scenario(word_of_a_single_program_does_not_decide_while_another_cannot_tell),
         scenario(newcomers_context_is_known_soon),
