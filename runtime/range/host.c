@@ -21,10 +21,16 @@
 
 enum registration { NEVER, WAITING, REGISTERED };
 
+/* ARENA: blocks are cut from it. The others are common memory: no block has it yet, and it is not in
+ * the list; blocks have it; nobody has it any more. */
+enum segment_kind { ARENA, OFFERED, COMMON, ENDED };
+
 struct gs_host_segment {
     struct gs_host_segment *next;
     char *memory;
-    uint32_t units, used;           /* of UNIT bytes */
+    uint64_t bytes;
+    enum segment_kind kind;
+    uint32_t units, used;           /* ARENA: of UNIT bytes */
     enum registration registration; /* NEVER: beyond the budget, or the driver refused it */
     CUcontext context; /* REGISTERED: the context in which it is, and with which that ends */
     uint8_t map[];     /* a bit for each unit */
@@ -38,7 +44,7 @@ static struct {
     struct gs_host_segment *segments;
     bool started, hopeless; /* the thread; it could not make all of the goal */
     _Atomic(uint64_t) goal; /* bytes that should be ready */
-    _Atomic(uint64_t) held, registered, refused, budget;
+    _Atomic(uint64_t) held, refused, budget;
     _Atomic(uint64_t) foreign; /* bytes in common that other programs made; not held */
     _Atomic(uint64_t) claimed, unclaimed; /* by gs_host_claim(); and claims that have to wait */
     _Atomic(int) node;
@@ -53,11 +59,6 @@ static uint64_t load_counter(_Atomic(uint64_t) *counter)
 }
 
 /* --- segments --- */
-
-static uint64_t segment_bytes(const struct gs_host_segment *segment)
-{
-    return segment->units * UNIT;
-}
 
 /* The floor is kept free, so that this never makes the OOM killer act. */
 static bool machine_has(uint64_t bytes)
@@ -83,6 +84,7 @@ static struct gs_host_segment *make_segment(uint32_t units)
         atomic_fetch_sub_explicit(&arena.held, bytes, memory_order_relaxed);
         return NULL;
     }
+    segment->bytes = bytes;
     segment->units = units;
     segment->registration = held + bytes <= gs_host_budget() ? WAITING : NEVER;
     return segment;
@@ -106,15 +108,14 @@ static void register_segment(struct gs_host_segment *segment)
 
     if (gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL)
         return;
-    result = gs_driver.cuMemHostRegister_v2(segment->memory, segment_bytes(segment),
-                                            CU_MEMHOSTREGISTER_PORTABLE);
+    result = gs_driver.cuMemHostRegister_v2(
+        segment->memory, segment->bytes,
+        CU_MEMHOSTREGISTER_PORTABLE |
+            (segment->units != 0 ? 0u : CU_MEMHOSTREGISTER_READ_ONLY));
     if (result != CUDA_SUCCESS)
         gs_log("the driver could not register %llu bytes of host memory (CUresult %d): "
                "copies will be slower",
-               (unsigned long long)segment_bytes(segment), result);
-    else
-        atomic_fetch_add_explicit(&arena.registered, segment_bytes(segment),
-                                  memory_order_relaxed);
+               (unsigned long long)segment->bytes, result);
     GS_HOLD(&arena.lock, GS_LOCK_HOST);
     segment->context = context;
     segment->registration = result == CUDA_SUCCESS ? REGISTERED : NEVER;
@@ -122,13 +123,10 @@ static void register_segment(struct gs_host_segment *segment)
 
 static void free_segment(struct gs_host_segment *segment)
 {
-    if (segment->registration == REGISTERED) {
+    if (segment->registration == REGISTERED)
         gs_driver.cuMemHostUnregister(segment->memory);
-        atomic_fetch_sub_explicit(&arena.registered, segment_bytes(segment),
-                                  memory_order_relaxed);
-    }
-    gs_host_unmap(segment->memory, segment_bytes(segment));
-    atomic_fetch_sub_explicit(&arena.held, segment_bytes(segment), memory_order_relaxed);
+    gs_host_unmap(segment->memory, segment->bytes);
+    atomic_fetch_sub_explicit(&arena.held, segment->units * UNIT, memory_order_relaxed);
     free(segment);
 }
 
@@ -224,14 +222,22 @@ struct gs_host_block *gs_host_get(uint64_t bytes)
 }
 
 struct gs_host_common *gs_host_share(char *memory, uint64_t bytes, uint64_t number,
-                                     bool foreign)
+                                     bool foreign, bool whole)
 {
     struct gs_host_common *common = malloc(sizeof *common);
+    struct gs_host_segment *segment = calloc(1, sizeof *segment);
 
-    if (common != NULL)
-        *common = (struct gs_host_common){memory, bytes, number, foreign, 1, 0};
-    else
+    if (common == NULL || segment == NULL) {
         gs_host_unmap(memory, bytes);
+        free(segment);
+        free(common);
+        return NULL;
+    }
+    segment->memory = memory;
+    segment->bytes = bytes;
+    segment->kind = OFFERED;
+    segment->registration = whole ? WAITING : NEVER;
+    *common = (struct gs_host_common){memory, bytes, number, segment, foreign, 1, 0};
     return common;
 }
 
@@ -246,19 +252,24 @@ static void count_common(const struct gs_host_common *common, bool in)
         atomic_fetch_sub_explicit(account, common->bytes, memory_order_relaxed);
 }
 
+/* What may be registered is released by the client thread. */
 static void put_common(struct gs_host_common *common, bool of_block)
 {
-    bool last;
+    struct gs_host_segment *const segment = common->segment;
+    bool last, listed;
 
     gs_lock(&arena.lock, GS_LOCK_HOST);
     last = --common->holders == 0;
     if (of_block && --common->blocks == 0)
         count_common(common, false);
+    listed = segment->kind == COMMON;
+    if (last && listed)
+        segment->kind = ENDED;
     gs_unlock(&arena.lock, GS_LOCK_HOST);
-    if (!last)
-        return;
-    gs_host_unmap(common->memory, common->bytes);
-    free(common);
+    if (last && !listed)
+        free_segment(segment);
+    if (last)
+        free(common);
 }
 
 void gs_host_unshare(struct gs_host_common *common)
@@ -271,6 +282,7 @@ struct gs_host_block *gs_host_adopt(const struct gs_host_block *like,
 {
     const size_t size = sizeof *like + (like->bytes + UNIT - 1) / UNIT * sizeof like->hashes[0];
     struct gs_host_block *block = malloc(size);
+    bool listed;
 
     if (block == NULL)
         return NULL;
@@ -284,8 +296,19 @@ struct gs_host_block *gs_host_adopt(const struct gs_host_block *like,
     common->holders++;
     if (common->blocks++ == 0)
         count_common(common, true);
+    listed = common->segment->kind == COMMON;
+    common->segment->kind = COMMON;
     gs_unlock(&arena.lock, GS_LOCK_HOST);
+    if (!listed)
+        link_segment(common->segment);
     return block;
+}
+
+bool gs_host_needs_stage(const struct gs_host_block *block)
+{
+    GS_HOLD(&arena.lock, GS_LOCK_HOST);
+
+    return block->common != NULL && block->common->segment->registration != REGISTERED;
 }
 
 uint64_t gs_host_foreign(void)
@@ -383,44 +406,55 @@ void gs_host_prepare(uint64_t bytes)
     pthread_cond_signal(&arena.wanted);
 }
 
-static struct gs_host_segment *find_unregistered(void)
+/* Takes one of them out of the list. */
+static struct gs_host_segment *take_segment(bool (*suits)(const struct gs_host_segment *))
+{
+    struct gs_host_segment **at, *segment;
+
+    GS_HOLD(&arena.lock, GS_LOCK_HOST);
+    for (at = &arena.segments; *at != NULL && !suits(*at);)
+        at = &(*at)->next;
+    segment = *at;
+    if (segment != NULL)
+        *at = segment->next;
+    return segment;
+}
+
+static bool is_unused(const struct gs_host_segment *segment)
+{
+    return segment->kind == ARENA && segment->used == 0;
+}
+
+static bool has_ended(const struct gs_host_segment *segment)
+{
+    return segment->kind == ENDED;
+}
+
+static struct gs_host_segment *find_waiting(void)
 {
     GS_HOLD(&arena.lock, GS_LOCK_HOST);
     struct gs_host_segment *segment;
 
-    for (segment = arena.segments; segment != NULL && segment->registration != WAITING;)
+    for (segment = arena.segments;
+         segment != NULL && segment->registration != WAITING && !has_ended(segment);)
         segment = segment->next;
     return segment;
 }
 
-bool gs_host_has_unregistered(void)
+bool gs_host_is_to_be_tended(void)
 {
-    return find_unregistered() != NULL;
+    return find_waiting() != NULL;
 }
 
-bool gs_host_register_one(void)
+bool gs_host_tend_one(void)
 {
-    struct gs_host_segment *segment = find_unregistered();
+    struct gs_host_segment *segment = take_segment(has_ended);
 
-    if (segment == NULL)
-        return false;
-    register_segment(segment);
-    return find_unregistered() != NULL;
-}
-
-static struct gs_host_segment *take_unused(void)
-{
-    struct gs_host_segment **at, *segment = NULL;
-
-    GS_HOLD(&arena.lock, GS_LOCK_HOST);
-    for (at = &arena.segments; *at != NULL && segment == NULL;)
-        if ((*at)->used == 0) {
-            segment = *at;
-            *at = segment->next;
-        } else {
-            at = &(*at)->next;
-        }
-    return segment;
+    if (segment != NULL)
+        free_segment(segment);
+    else if ((segment = find_waiting()) != NULL)
+        register_segment(segment);
+    return find_waiting() != NULL;
 }
 
 void gs_host_trim(uint64_t keep)
@@ -429,18 +463,18 @@ void gs_host_trim(uint64_t keep)
 
     if (load_counter(&arena.goal) > keep) /* client thread only, as gs_host_prepare() */
         atomic_store_explicit(&arena.goal, keep, memory_order_relaxed);
-    while (load_counter(&arena.held) > keep && (segment = take_unused()) != NULL)
+    while (load_counter(&arena.held) > keep && (segment = take_segment(is_unused)) != NULL)
         free_segment(segment);
 }
 
 bool gs_host_shrink(void)
 {
     struct gs_host_segment *segment =
-        load_counter(&arena.held) > load_counter(&arena.goal) ? take_unused() : NULL;
+        load_counter(&arena.held) > load_counter(&arena.goal) ? take_segment(is_unused) : NULL;
 
     if (segment == NULL)
         return false;
-    if (load_counter(&arena.held) - segment_bytes(segment) < load_counter(&arena.goal)) {
+    if (load_counter(&arena.held) - segment->bytes < load_counter(&arena.goal)) {
         link_segment(segment); /* it would be made again */
         return false;
     }
@@ -453,11 +487,8 @@ void gs_host_context_ended(const void *context)
     gs_lock(&arena.lock, GS_LOCK_HOST);
     for (struct gs_host_segment *segment = arena.segments; segment != NULL;
          segment = segment->next)
-        if (segment->registration == REGISTERED && segment->context == context) {
+        if (segment->registration == REGISTERED && segment->context == context)
             segment->registration = WAITING;
-            atomic_fetch_sub_explicit(&arena.registered, segment_bytes(segment),
-                                      memory_order_relaxed);
-        }
     gs_unlock(&arena.lock, GS_LOCK_HOST);
 }
 
@@ -551,7 +582,6 @@ void gs_host_after_fork(void)
     atomic_store(&arena.goal, 0);
     arena.started = arena.hopeless = false;
     atomic_store(&arena.held, 0);
-    atomic_store(&arena.registered, 0);
     atomic_store(&arena.foreign, 0);
     atomic_store(&arena.refused, 0);
     atomic_store(&arena.claimed, 0);

@@ -17,12 +17,12 @@
 
 struct gs_host_segment;
 
-/* Memory that other programs may have as well (swap/common.c): nobody can write it, and it is not
- * registered. */
+/* Memory that other programs may have as well (swap/common.c): nobody can write it. */
 struct gs_host_common {
     char *memory;
-    uint64_t bytes, number; /* number: of the offer with which it came */
-    bool foreign;           /* another program made it: it is in no account of this one */
+    uint64_t bytes, number;          /* number: of the offer with which it came */
+    struct gs_host_segment *segment; /* registered as such once a block has the memory */
+    bool foreign; /* another program made it: it is in no account of this one */
     unsigned holders,
         blocks; /* those that have it, and the blocks among them; under arena.lock */
 };
@@ -53,15 +53,19 @@ void gs_host_keep(struct gs_host_block *block);
 /* Of its last holder: the block ends. Takes NULL. Any thread. */
 void gs_host_put(struct gs_host_block *block);
 
-/* Takes over mapped memory, for one holder. NULL: out of host memory, and it is unmapped. */
+/* Takes over mapped memory, for one holder. whole: it has no holes, which to register it would fill.
+ * NULL: out of host memory, and it is unmapped. */
 struct gs_host_common *gs_host_share(char *memory, uint64_t bytes, uint64_t number,
-                                     bool foreign);
+                                     bool foreign, bool whole);
 /* Of its last holder: it is unmapped. Any thread. */
 void gs_host_unshare(struct gs_host_common *common);
 /* A block with the same contents as this one in common memory. NULL: out of host memory. Client
  * thread. */
 struct gs_host_block *gs_host_adopt(const struct gs_host_block *like,
                                     struct gs_host_common *common);
+/* The driver cannot read it by itself: common memory that is not registered, or not yet. Client
+ * thread. */
+bool gs_host_needs_stage(const struct gs_host_block *block);
 /* Bytes of common memory that other programs made, and that blocks here have. Any thread. */
 uint64_t gs_host_foreign(void);
 /* Releases one segment in which nothing is stored, if more is held than was asked for last
@@ -72,10 +76,10 @@ bool gs_host_shrink(void);
  * thread. */
 void gs_host_prepare(uint64_t bytes);
 
-/* Registers one segment that is ready, with the current context; true: there are more. Client
- * thread. */
-bool gs_host_register_one(void);
-bool gs_host_has_unregistered(void);
+/* Registers one segment that is ready, with the current context, or releases common memory that
+ * nobody has any more; true: there are more. Client thread. */
+bool gs_host_tend_one(void);
+bool gs_host_is_to_be_tended(void);
 
 /* Releases segments in which nothing is stored, until at most keep bytes are held. Client
  * thread, with a current context. */

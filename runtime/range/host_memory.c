@@ -13,7 +13,9 @@
 
 #include "common/memory_left.h"
 
-#define TOUCH_STEP    (8ull << 20) /* one more thread for each of these, up to TOUCH_THREADS */
+#define TOUCH_STEP (8ull << 20) /* one more thread for each of these, up to TOUCH_THREADS */
+#define COPY_STEP                                                                              \
+    HUGE_PAGE /* the same: a copy of so much takes longer than to start a thread */
 #define TOUCH_THREADS 8
 #define HUGE_PAGE     (2ull << 20)
 #define POLICY_PREFER 1 /* MPOL_PREFERRED, linux/mempolicy.h */
@@ -88,10 +90,10 @@ static void *fill_span(void *argument)
     return NULL;
 }
 
-static unsigned touch_threads(uint64_t bytes)
+static unsigned touch_threads(uint64_t steps)
 {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t count = bytes / TOUCH_STEP + 1;
+    uint64_t count = steps != 0 ? steps : 1;
 
     if (processors > 0 && count > (uint64_t)processors / 2 + 1)
         count = (uint64_t)processors / 2 + 1; /* the program has work of its own */
@@ -102,8 +104,8 @@ static unsigned touch_threads(uint64_t bytes)
 static void fill_all(char *memory, const char *source, uint64_t bytes)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
-    const unsigned count = touch_threads(bytes);
-    const uint64_t part = (bytes / count + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE;
+    const unsigned count = touch_threads(bytes / (source != NULL ? COPY_STEP : TOUCH_STEP));
+    const uint64_t part = (bytes + count * HUGE_PAGE - 1) / (count * HUGE_PAGE) * HUGE_PAGE;
     bool running[TOUCH_THREADS] = {false};
     struct span spans[TOUCH_THREADS];
     pthread_t ids[TOUCH_THREADS];

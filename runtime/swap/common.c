@@ -10,8 +10,8 @@
  * others. The sender does so only when another program has. All hear the offers in one order, and
  * the newest counts: so offers that cross end in one memory.
  *
- * Common memory cannot be registered, since the driver registers no memory that it may not write.
- * What must be copied from it goes through a small stage of registered memory, by several threads.
+ * Common memory is registered for reading (range/host.c). Where the driver cannot do that, or not
+ * yet, what must be copied from it goes through a small stage of registered memory, by several threads.
  *
  * State: the offers that came, the offer to be sent, the stage; client thread only. Copies are read
  * while the program runs on and may free them: this thread is a holder of what it reads, so
@@ -276,7 +276,9 @@ void gs_common_heard(const struct gs_wire_copy *copy, const struct gs_descriptor
     *offer = (struct offer){.at = gs_now()};
     memory = gs_sealed_map(with->fd[0], copy->bytes, GS_BLOCK_BYTES, &offer->filled);
     if (memory != NULL)
-        offer->memory = gs_host_share(memory, copy->bytes, copy->number, copy->own == 0);
+        offer->memory = gs_host_share(
+            memory, copy->bytes, copy->number, copy->own == 0,
+            (unsigned)__builtin_popcountll(offer->filled) * GS_BLOCK_BYTES >= copy->bytes);
     offers->count += offer->memory != NULL;
 }
 

@@ -29,8 +29,8 @@ bool gs_common_say(struct gs_wire_copy *copy, int *fd);
 /* It has been sent, or cannot be. */
 void gs_common_said(const struct gs_wire_copy *copy);
 
-/* Registered memory of this size through which common memory is copied to the card. NULL: there is
- * none. With a current context. */
+/* Registered memory of this size through which common memory is copied to the card that is not
+ * registered itself. NULL: there is none. With a current context. */
 #define GS_COMMON_STAGE (32ull << 20)
 char *gs_common_stage(void);
 void gs_common_drop_stage(void);

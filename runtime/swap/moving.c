@@ -283,15 +283,13 @@ static uint64_t leaving_of(const struct gs_device *device)
                : 0;
 }
 
-static bool register_one(void)
+static bool tend_one(void)
 {
-    bool more = false;
+    const bool entered = GS_ANY_DEVICE(gs_context_enter(device)), more = gs_host_tend_one();
 
-    if (!GS_ANY_DEVICE(gs_context_enter(device)))
-        return false;
-    more = gs_host_register_one();
-    gs_context_pop();
-    return more;
+    if (entered)
+        gs_context_pop();
+    return entered && more;
 }
 
 static void give_back_host_memory(uint64_t keep)
@@ -318,7 +316,7 @@ uint64_t gs_moving_keep_host(uint64_t now, bool needed)
         gs_host_prepare(leaving);
     if (leaving != 0 || needed)
         needed_at = now;
-    if (gs_host_has_unregistered() && register_one())
+    if (gs_host_is_to_be_tended() && tend_one())
         return 1;
     if (gs_host_used() > gs_host_budget())
         give_back_host_memory(gs_host_budget());

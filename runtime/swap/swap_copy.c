@@ -79,23 +79,23 @@ static CUresult through_stage(const struct gs_job *job, uint64_t from, uint64_t 
 {
     const char *source = job->chunk->host->memory + from;
     const uint64_t half = GS_COMMON_STAGE / 2;
-    char *stage = gs_common_stage();
+    char *stage = gs_common_stage(), *buffer = stage;
     CUresult result = CUDA_SUCCESS;
-    bool first = true;
 
     if (stage == NULL)
         return gs_driver.cuMemcpyHtoDAsync_v2(job->address + from, source, bytes, stream);
-    for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += half, first = !first) {
-        char *buffer = stage + (first ? 0 : half);
+    for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += half) {
         const uint64_t piece = bytes - at < half ? bytes - at : half;
 
         gs_host_copy(buffer, source + at, piece);
-        result =
-            gs_driver.cuMemcpyHtoDAsync_v2(job->address + from + at, buffer, piece, stream);
-        if (result == CUDA_SUCCESS && (!first || at + piece == bytes))
+        if (at != 0) /* the other half is free then */
             result = gs_driver.cuStreamSynchronize(stream);
+        if (result == CUDA_SUCCESS)
+            result =
+                gs_driver.cuMemcpyHtoDAsync_v2(job->address + from + at, buffer, piece, stream);
+        buffer = buffer == stage ? stage + half : stage;
     }
-    return result;
+    return result == CUDA_SUCCESS ? gs_driver.cuStreamSynchronize(stream) : result;
 }
 
 /* --- pieces --- */
@@ -108,7 +108,7 @@ static CUresult copy_piece(struct gs_job *job, uint64_t from, uint64_t bytes, bo
     job->copied += bytes;
     if (host->memory == NULL)
         return through_file(job, from, bytes, out, stream);
-    if (host->common)
+    if (gs_host_needs_stage(host))
         return through_stage(job, from, bytes, stream); /* never out: gs_job_copy_out */
     return out ? gs_driver.cuMemcpyDtoHAsync_v2(host->memory + from, job->address + from, bytes,
                                                 stream)

@@ -20,7 +20,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "lockd")]
 from fake import COPY, copy_message, hello  # noqa: E402  (in the folder of the daemon's tests)
 from card import MIB, OPTIONS, PATIENCE, BuildTest, Card, Told, check, main  # noqa: E402  (beside this file)
 
-STAGES = 4 * 32  # MiB: what four programs need to copy from common memory
+STAGES = 4 * 32  # MiB: what four programs need to copy from common memory that is not registered yet
 
 
 class Hostile(threading.Thread):

@@ -40,7 +40,9 @@ static struct {
     unsigned looks;        /* left until then */
     uint64_t number;       /* of the newest offer */
     unsigned seeks;
-    int leaked; /* descriptors that a child has */
+    int leaked;          /* descriptors that a child has */
+    bool refuses;        /* the driver registers no memory for reading */
+    unsigned registered; /* so often, for reading */
 } self;
 
 bool __real_gs_daemon_has_news(void);
@@ -67,6 +69,16 @@ off_t __wrap_lseek(int fd, off_t offset, int whence)
     return __real_lseek(fd, offset, whence);
 }
 
+static CUresult register_memory(void *memory, size_t bytes, unsigned flags)
+{
+    const bool reading = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+
+    if (reading && self.refuses)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    self.registered += reading;
+    return card.driver.cuMemHostRegister_v2(memory, bytes, flags);
+}
+
 /* --- the stage --- */
 
 static struct gs_chunk *chunk_of(unsigned block)
@@ -74,10 +86,19 @@ static struct gs_chunk *chunk_of(unsigned block)
     return &gs_range_at(card.blocks[block].address)->chunks[0];
 }
 
+static void out_and_in(void)
+{
+    card_stop();
+    while (gs_swap_out(card.device, UINT64_MAX) == GS_SWAP_MOVED)
+        continue;
+    card_go_on();
+}
+
 /* Blocks on the card with host copies, all with the same contents; empty: the second half is zero. */
 static void have_copies(unsigned count, bool empty)
 {
     card_begin(1, 0);
+    gs_driver.cuMemHostRegister_v2 = register_memory;
     for (unsigned i = 0; i < count; i++) {
         assert_true(card_allocate(&card.blocks[i], BYTES));
         card_fill(&card.blocks[i], 7);
@@ -86,10 +107,7 @@ static void have_copies(unsigned count, bool empty)
                 card.driver.cuMemsetD8_v2(card.blocks[i].address + BYTES / 2, 0, BYTES / 2),
                 CUDA_SUCCESS);
     }
-    card_stop();
-    while (gs_swap_out(card.device, UINT64_MAX) == GS_SWAP_MOVED)
-        continue;
-    card_go_on();
+    out_and_in();
     for (unsigned i = 0; i < count; i++)
         assert_true(chunk_of(i)->state == GS_CHUNK_RESIDENT && chunk_of(i)->host->known);
 }
@@ -132,6 +150,12 @@ static unsigned count_common(unsigned count)
     return common;
 }
 
+static void tend_all(void)
+{
+    while (gs_host_tend_one())
+        continue;
+}
+
 /* Mappings of such files in this process. */
 static unsigned count_mapped(void)
 {
@@ -153,6 +177,9 @@ static int end(void **state)
     gs_common_step(gs_now() + 100 * S, false);
     gs_common_lost(); /* what it would have said */
     card_return_memory();
+    tend_all();
+    self.refuses = false;
+    self.registered = 0;
     return count_mapped() != 0;
 }
 
@@ -370,6 +397,72 @@ static void common_copies_that_differ_late_stay_apart(void **state)
     assert_null(chunk_of(2)->host->common);
 }
 
+/* --- registered for reading --- */
+
+static void share_one(bool empty)
+{
+    int fd;
+
+    have_copies(1, empty);
+    fd = write_offer(chunk_of(0)->host, BLOCKS);
+    hear(fd, false);
+    close(fd);
+    do_all();
+    assert_int_equal(count_common(1), 1);
+    assert_true(gs_host_needs_stage(chunk_of(0)->host));
+    tend_all();
+}
+
+static void common_memory_is_copied_by_the_driver_alone(void **state)
+{
+    CUcontext context;
+    uint64_t used;
+    char *memory;
+
+    (void)state;
+    share_one(false);
+    context = gs_context_for(card.device)->handle;
+    memory = chunk_of(0)->host->memory;
+    assert_int_equal(self.registered, 1);
+    assert_false(gs_host_needs_stage(chunk_of(0)->host));
+    used = gs_host_used();
+    out_and_in();
+    card_check_contents();
+    assert_int_equal(count_common(1), 1);
+    assert_int_equal(gs_host_used(), used); /* there is no stage */
+    assert_int_equal(card.driver.cuMemHostUnregister(memory), CUDA_SUCCESS);
+    gs_host_context_ended(context);
+    assert_true(gs_host_needs_stage(chunk_of(0)->host));
+    tend_all();
+    assert_int_equal(self.registered, 2);
+    card_free(&card.blocks[0]);
+    gs_common_step(gs_now() + 100 * S, false); /* the offer ends */
+    assert_int_equal(count_mapped(), 1); /* the driver has it until the client thread looks */
+    tend_all();
+    assert_int_equal(count_mapped(), 0);
+    assert_int_equal(card.driver.cuMemHostUnregister(memory),
+                     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+}
+
+/* The driver cannot do it; or to do it would fill holes. */
+static void common_memory_that_is_not_registered_is_staged(void **state)
+{
+    const uint64_t used = gs_host_used();
+
+    (void)state;
+    for (unsigned holes = 0; holes < 2; holes++) {
+        self.refuses = holes == 0;
+        share_one(holes == 1);
+        assert_int_equal(self.registered, 0);
+        out_and_in();
+        if (holes == 0)
+            card_check_contents();
+        assert_true(gs_host_needs_stage(chunk_of(0)->host));
+        assert_true(gs_host_used() >= used + GS_COMMON_STAGE);
+        card_free(&card.blocks[0]);
+    }
+}
+
 /* --- the word that an offer was taken --- */
 
 static bool says_taken(void)
@@ -484,6 +577,8 @@ int main(void)
         cmocka_unit_test_teardown(common_offer_without_holes_is_searched_once, end),
         cmocka_unit_test_teardown(common_memory_of_several_copies_counts_once, end),
         cmocka_unit_test_teardown(common_copies_that_differ_late_stay_apart, end),
+        cmocka_unit_test_teardown(common_memory_is_copied_by_the_driver_alone, end),
+        cmocka_unit_test_teardown(common_memory_that_is_not_registered_is_staged, end),
         cmocka_unit_test_teardown(common_offer_is_taken_only_if_it_is_the_same, end),
         cmocka_unit_test_teardown(common_offer_lasts_longer_at_its_sender, end),
         cmocka_unit_test_teardown(common_offer_that_is_taken_late_is_shared, end),
