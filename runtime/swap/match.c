@@ -13,9 +13,14 @@
 #define PATIENCE 16u /* pieces without a match, after which only some are looked at ... */
 #define LOOK     16u /* ... one of so many */
 
+bool gs_match_is_likely(const struct gs_mover *mover)
+{
+    return mover->match.misses < PATIENCE;
+}
+
 bool gs_match_is_due(struct gs_mover *mover)
 {
-    return mover->match.misses < PATIENCE || ++mover->match.passed % LOOK == 0;
+    return gs_match_is_likely(mover) || ++mover->match.passed % LOOK == 0;
 }
 
 /* under the lock: the chunk lacks memory, which may be that of the job */

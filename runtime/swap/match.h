@@ -7,6 +7,9 @@
 
 #include "runtime/swap/swap_mover.h"
 
+/* Memory that came lately held something, or little has come. */
+bool gs_match_is_likely(const struct gs_mover *mover);
+
 /* True if the memory that came next should be looked at: what came before held something, or
  * little has come, or it is time to look again. */
 bool gs_match_is_due(struct gs_mover *mover);
