@@ -6,6 +6,7 @@ without. As root, who can be two users.
 
 test_liars.py --build DIR [--reports N] [--seed S] [--liars N]: N reports with random fields, one after the other, beside the real program.
 --compare SECONDS [--kind KIND]: how many rounds the program makes beside each kind of liar, and beside an honest program of its size."""
+import ctypes
 import json
 import os
 import random
@@ -64,8 +65,20 @@ def random_lie(dice):
             "host_wanted": size(), "out": size(), "moved_in": size(), "calls": dice.randrange(1 << 20), "switch_ns": dice.randrange(1 << 40)}
 
 
+def take_memory(build, environment, bytes_):
+    """The process has so much of the simulated card, for as long as it lives."""
+    os.environ.update(environment)
+    cuda = ctypes.CDLL(os.path.join(build, "tests", "simcuda", "libcuda.so.1"))
+    context, address = ctypes.c_void_p(), ctypes.c_uint64()
+    for result in (cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context),
+                   cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(bytes_))):
+        if result != 0:
+            raise OSError(f"CUresult {result}")
+
+
 def lie_on(path, uuid, count, kind, reports, seed):
-    """Lies until it is killed, or has made so many reports (0: any number): each connection about ten times a second, and to each target."""
+    """Lies until it is killed, or has made so many reports (0: any number): each connection about ten times a second, and to each target.
+    kind: also a list of what each connection says."""
     dice = random.Random(seed)
     programs = [Program(path, f"liar{number}") for number in range(count)]
     lies = [{} for _ in programs]
@@ -73,7 +86,9 @@ def lie_on(path, uuid, count, kind, reports, seed):
 
     def say(number):
         program = programs[number]
-        if kind != "random":
+        if isinstance(kind, list):
+            lies[number] = kind[number]
+        elif kind != "random":
             lies[number] = LIES[kind](program) if callable(LIES[kind]) else LIES[kind]
         elif dice.random() < 0.3:  # some lies last
             lies[number] = random_lie(dice)
@@ -131,12 +146,15 @@ class Scene(Card):
         first.communicate()
         return bytes.fromhex(found.removeprefix("GPU-").replace("-", ""))
 
-    def lie(self, count, kind, reports=0, seed=1):
+    def lie(self, count, kind, reports=0, seed=1, holds=0):
+        """holds: bytes of the card that the liars' process really has."""
         uuid = self.uuid()
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
+                if holds:
+                    take_memory(self.build, self.environment, holds)
                 os.setgroups([])
                 os.setresgid(*[AS_OTHER_USER["group"]] * 3)
                 os.setresuid(*[AS_OTHER_USER["user"]] * 3)
@@ -212,6 +230,22 @@ class LiarsTest(BuildTest):
                     beside = scene.victim("--rounds", "1000000", "--seconds", "600", "--quiet")
                     self.assertTrue(wait_for(scene.named))
                     beside.kill()
+
+    def test_process_with_two_connections(self):
+        """They have what the card shows of their process, together. Each claims all of it: status names them. The parts need not be equal."""
+        holds = 64 * MIB
+        for parts, wrong in (((holds, holds), True), ((holds * 3 // 4, holds // 4), False)):
+            with self.subTest(parts=parts), Scene(self, True) as scene:
+                scene.lie(2, [{"demand": part, "resident": part} for part in parts], holds=holds)
+                beside = scene.victim("--rounds", "1000000", "--seconds", "600", "--quiet", size=32 * MIB)
+                self.assertTrue(wait_for(lambda: any(program["pid"] == beside.pid and program["resident"] for program in scene.programs())))
+                if wrong:
+                    self.assertTrue(wait_for(scene.named))
+                else:
+                    time.sleep(5)  # five questions
+                    self.assertFalse(scene.named())
+                self.assertEqual(os.waitpid(scene.liars[0], os.WNOHANG), (0, 0), "the liar is gone")
+                beside.kill()
 
     def test_library_that_never_answers(self):
         """The daemon looks for the answer ever more rarely, not each 20 ms."""
