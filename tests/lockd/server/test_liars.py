@@ -12,6 +12,7 @@ import os
 import random
 import select
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -46,6 +47,7 @@ LIES = {
     "kept": kept,
 }
 MANY = 100
+YOUNG = 12  # seconds: for 10 s a new program goes first; a window in that time says nothing of honest programs
 NAMED = ("kept",)  # contradicts the card beside any program; the other lies are not believed anyway
 BYTES = (0, MIB, 16 * MIB, CARD // 2, CARD * 15 // 16, CARD, 4 * CARD, 1 << 45)
 
@@ -153,6 +155,7 @@ class Scene(Card):
         if pid == 0:
             code = 1
             try:
+                os.nice(10 if OPTIONS.compare else 0)
                 if holds:
                     take_memory(self.build, self.environment, holds)
                 os.setgroups([])
@@ -200,6 +203,7 @@ class Rounds:
             self.made += line.startswith('{"round"')
 
     def during(self, seconds):
+        time.sleep(YOUNG)
         before = self.made
         time.sleep(seconds)
         return self.made - before
@@ -279,30 +283,33 @@ class LiarsTest(BuildTest):
                 print(f"{programs} programs beside {OPTIONS.reports} reports, the slowest took {slowest:.1f} s; nvml: {nvml}", file=sys.stderr)
 
     def test_compare(self):
-        """One program, beside an honest one and beside liars by turns, so that whatever else the machine does concerns both."""
+        """One program, beside an honest one and beside liars by turns, so that whatever else the machine does concerns both. All but the liars
+        go before what else runs there. A window begins when a new program is young no more."""
         if OPTIONS.compare == 0:
             self.skipTest("takes long: --compare SECONDS")
+        os.nice(-10)
         for nvml, kind, count in [(nvml, kind, count) for nvml in (True, False) for kind in (*LIES, "random") for count in (1, 2, MANY)]:
             if OPTIONS.kind not in ("", kind):
                 continue
             with self.subTest(kind=kind, count=count, nvml=nvml), Scene(self, nvml) as scene:
-                honest = lying = 0
+                honest, lying = [], []
                 rounds = Rounds(scene)
                 self.assertTrue(wait_for(lambda: rounds.made != 0))
                 for _ in range(3):
                     other = scene.neighbour()
                     self.assertTrue(wait_for(lambda: any(program["pid"] == other.pid and program["resident"] != 0 for program in scene.programs())))
-                    honest += rounds.during(OPTIONS.compare)
+                    honest.append(rounds.during(OPTIONS.compare))
                     other.kill()
                     other.communicate()
                     scene.lie(count, kind)
-                    lying += rounds.during(OPTIONS.compare)
+                    lying.append(rounds.during(OPTIONS.compare))
                     named = scene.named()
                     scene.end_liars()
                 self.assertIsNone(rounds.child.poll())
-                print(f"{count} x {kind}, nvml {nvml}: {lying} rounds, beside an honest program {honest}: {lying / max(1, honest):.2f}; named: {named}",
-                      file=sys.stderr)
-                self.assertGreaterEqual(lying, 0.9 * honest)
+                least = 0.9 * statistics.median(honest)
+                print(f"{count} x {kind}, nvml {nvml}: {lying} rounds, beside an honest program {honest}: {0.9 * statistics.median(lying) / max(0.9, least):.2f}; "
+                      f"named: {named}", file=sys.stderr)
+                self.assertGreaterEqual(statistics.median(lying), least)
 
 
 if __name__ == "__main__":
