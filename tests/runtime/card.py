@@ -211,14 +211,18 @@ class Told:
     def make_room(self, other, timeout=PATIENCE, absent=0):
         """The other program takes the whole card and gives it back, so that all memory of this one goes to the host. absent: bytes
         of its own that never had memory."""
-        self.until(lambda entry: entry["resident"] + absent == entry["demand"] != 0, timeout)  # what it has is known
+        had = self.until(lambda entry: entry["resident"] + absent == entry["demand"] != 0, timeout)  # what it has is known
         end = time.monotonic() + timeout
+
+        def has_left(entry):  # it may have had its next turn before status was asked
+            return entry["resident"] == 0 or entry["moved_out"] >= had["moved_out"] + had["resident"]
+
         while True:
             answer = other.say(f"zero {self.card.capacity() >> 20}", timeout)
-            gone = self.until(lambda entry: entry["resident"] == 0, 2)
-            if answer == "ok" and gone["resident"] == 0 and other.say("free 0") == "ok":
+            gone = self.until(has_left, 2)
+            if answer == "ok" and has_left(gone) and other.say("free 0") == "ok":
                 break
-            # the other one has not heard of that capacity yet, or this one had its next turn before status was asked
+            # the other one has not heard of that capacity yet
             if answer not in ("ok", "error 2") or time.monotonic() > end or (answer == "ok" and other.say("free 0") != "ok"):
                 raise RuntimeError(f"no room was made: {answer}, {gone}")
             time.sleep(0.05)
