@@ -101,7 +101,7 @@ def look_at(build, title, scene, least, memory="64MiB"):
 
 def case(build, program, name):
     def scene(card, environment):
-        code, out, err = card.run([os.path.join(build, "tests", "runtime", program), name], **environment)
+        code, out, err = card.run([os.path.join(build, "tests", "runtime", program), name], timeout=300, **environment)  # as the programs' own alarm
         if code != 0:
             check(False, f"{program} {name}: exit {code}: {out}{err}")
     return scene
