@@ -5,6 +5,7 @@ test_equal.py --build DIR [--rounds N] [--first SEED]
 
 --rounds: of test_rounds, in which programs change and share bytes at random and are killed at random moments, as is the daemon. 1000
 rounds take half an hour."""
+import contextlib
 import fcntl
 import os
 import random
@@ -309,7 +310,8 @@ class Equal(BuildTest):
                         time.sleep(dice.random() * 0.05)
                         pair.stop_daemon(signal.SIGKILL)
                         for pid in pair.daemon_pids():  # a program was quicker than we were
-                            os.kill(pid, signal.SIGKILL)
+                            with contextlib.suppress(ProcessLookupError):  # or a second daemon, which has just given up
+                                os.kill(pid, signal.SIGKILL)
                         pair.start_daemon()
                         Hostile(pair.socket)
                         check(told.answer() == "ok", "every byte, with the daemon killed meanwhile")
