@@ -35,9 +35,8 @@
  * else.
  *
  * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
- * waiting for DEBT_ROUNDS at most. Beside parties of other users it is for as long as it had too
- * much, and a turn may be as long as its party waited: turns in which nothing runs may be far
- * longer than a quantum, and nobody gets more than its part by them.
+ * waiting for DEBT_ROUNDS at most. Beside parties of other users a turn may be as long as its party
+ * waited: turns in which nothing runs may be far longer than a quantum.
  */
 #include "lockd/sched/device.h"
 #include "lockd/sched/policy.h"
@@ -117,9 +116,8 @@ static uint64_t credit_left(struct sched_party *party)
     const struct sched_device *device = party->device;
 
     begin_credit(party);
-    if (!device->measure.several)
-        party->fair.virtual_ns = sched_min(
-            party->fair.virtual_ns, device->fair.level + round_step(device) * DEBT_ROUNDS);
+    party->fair.virtual_ns = sched_min(party->fair.virtual_ns,
+                                       device->fair.level + round_step(device) * DEBT_ROUNDS);
     return sched_less(device->fair.level, party->fair.virtual_ns);
 }
 
