@@ -79,18 +79,25 @@
 #define HANDLES_PICK(a, b, ...)                                                                \
     gs_virtual_is_behind(AS(CUarrayMapInfo_v1 *, a), AS(unsigned, b))
 
-/* The parameters of a graph's node, as the driver gets them (driver_api.def). A fill may leave its
- * context to the driver, which takes the memory's; what is mapped behind ours has none. */
-static CUgraphNodeParams *node_with_context(CUgraphNodeParams *given, CUgraphNodeParams *own)
+/* A fill in a graph may leave its context to the driver, which takes the memory's (driver_api.def).
+ * What is mapped behind ours has none; nor has memory of pools, whose fill the driver refuses. */
+static CUcontext fill_context(CUcontext given, CUdeviceptr address)
 {
     struct gs_allocation allocation;
 
-    if (given == NULL || given->type != CU_GRAPH_NODE_TYPE_MEMSET ||
-        given->memset.ctx != NULL ||
-        gs_memory_find(given->memset.dst, &allocation) != GS_MEMORY_LIVE || allocation.own)
+    if (given != NULL || gs_memory_find(address, &allocation) != GS_MEMORY_LIVE ||
+        allocation.own || allocation.pool != NULL)
+        return given;
+    return allocation.context;
+}
+#define GS_FILL_CONTEXT(set, given) ((set) == NULL ? (given) : fill_context(given, (set)->dst))
+
+static CUgraphNodeParams *node_with_context(CUgraphNodeParams *given, CUgraphNodeParams *own)
+{
+    if (given == NULL || given->type != CU_GRAPH_NODE_TYPE_MEMSET)
         return given;
     *own = *given;
-    own->memset.ctx = allocation.context;
+    own->memset.ctx = fill_context(given->memset.ctx, given->memset.dst);
     return own;
 }
 #define GS_NODE(params) node_with_context(params, &(CUgraphNodeParams){0})
@@ -132,6 +139,26 @@ static void bound_work(CUstream stream, unsigned call)
         gs_throttle_bound(&gs_gate_self, stream, (call & GS_CALL_PER_THREAD) != 0);
 }
 
+/* The answer to a copy or a set that is refused. Before the memory the driver looks at the stream: the
+ * legacy stream disturbs captures, also with no bytes. */
+static CUresult refusal_on(bool per_thread, CUstream stream)
+{
+    CUresult result = gs_context_refusal(), asked = CUDA_SUCCESS;
+
+    if (!per_thread && (stream == NULL || stream == CU_STREAM_LEGACY))
+        asked = gs_driver.cuMemsetD8Async(0, 0, 0, CU_STREAM_LEGACY);
+    return asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? asked : result;
+}
+#define REFUSAL_COPY(per_thread, ...)         REFUSAL_PICK(per_thread, __VA_ARGS__, 0)
+#define REFUSAL_SET(per_thread, ...)          REFUSAL_PICK(per_thread, __VA_ARGS__, 0)
+#define REFUSAL_CAPTURE(per_thread, ...)      gs_context_refusal()
+#define REFUSAL_LAUNCH                        REFUSAL_CAPTURE
+#define REFUSAL_WORK                          REFUSAL_CAPTURE
+#define REFUSAL_EVENT                         REFUSAL_CAPTURE
+#define REFUSAL_QUERY                         REFUSAL_CAPTURE
+#define REFUSAL_ALLOC                         REFUSAL_CAPTURE
+#define REFUSAL_PICK(per_thread, stream, ...) refusal_on(per_thread, stream)
+
 #define GS_GATE(symbol, base, since, variant, family, stream, params, args)                    \
     CUresult __wrap_##symbol params                                                            \
     {                                                                                          \
@@ -139,7 +166,7 @@ static void bound_work(CUstream stream, unsigned call)
         CUresult result;                                                                       \
                                                                                                \
         if (REFUSED_##family args)                                                             \
-            return gs_context_refusal();                                                       \
+            return REFUSAL_##family(sizeof #variant > 1, stream);                              \
         pass = ENTER(family, stream);                                                          \
         if (__builtin_expect(pass == GS_PASS_REFUSED, 0))                                      \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                   \

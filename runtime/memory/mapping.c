@@ -146,25 +146,33 @@ enum span {
     BROKEN,  /* anything else */
 };
 
-/* under the lock */
-static enum span span_of(CUdeviceptr address, uint64_t bytes)
+/* under the lock: the mapping at the address; false: none */
+static bool find_mapping(CUdeviceptr address, CUdeviceptr *base, uint64_t *bytes)
 {
+    const struct gs_range *range = gs_range_at(address);
+    const struct gs_foreign *foreign = gs_foreign_at(address);
+
+    *base = foreign != NULL ? foreign->node.base : range != NULL ? range->node.base : 0;
+    *bytes = foreign != NULL ? foreign->node.size : range != NULL ? range->reserved : 0;
+    return foreign != NULL || (range != NULL && range->own != NULL);
+}
+
+/* Under the lock. MAPPED: mappings begin and end with these bytes. What lies between them may have
+ * no mapping if gaps are allowed. */
+static enum span span_of(CUdeviceptr address, uint64_t bytes, bool gaps)
+{
+    const CUdeviceptr end = address + bytes;
+    CUdeviceptr at = address, base = 0;
+    uint64_t size = 0;
+
     if (!gs_range_overlaps(address, bytes) && !gs_foreign_overlaps(address, bytes))
         return UNKNOWN;
-    while (bytes != 0) {
-        const struct gs_range *range = gs_range_at(address);
-        const struct gs_foreign *foreign = gs_foreign_at(address);
-        uint64_t step = 0;
-
-        if (foreign != NULL && foreign->node.base == address)
-            step = foreign->node.size;
-        else if (range != NULL && range->own != NULL && range->node.base == address)
-            step = range->reserved;
-        if (step == 0 || step > bytes)
+    do {
+        if (!find_mapping(at, &base, &size) || base < address || base + size > end ||
+            (at == address && base != at))
             return BROKEN;
-        address += step;
-        bytes -= step;
-    }
+        at = gaps && base + size < end ? end - 1 : base + size;
+    } while (at < end);
     return MAPPED;
 }
 
@@ -199,7 +207,7 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
     CUresult result;
     bool entered;
     unsigned pass;
-    enum span span = GS_WITH_MEMORY(span_of(address, bytes));
+    enum span span = GS_WITH_MEMORY(span_of(address, bytes, false));
 
     *ours = span != UNKNOWN;
     if (span != MAPPED)
@@ -338,7 +346,7 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
     const CUdeviceptr end = address + bytes;
     CUresult result = CUDA_SUCCESS;
     struct gs_range *range;
-    enum span span = GS_WITH_MEMORY(span_of(address, bytes));
+    enum span span = GS_WITH_MEMORY(span_of(address, bytes, true)); /* as the driver (H200) */
 
     *ours = span != UNKNOWN;
     if (span != MAPPED || access == NULL || count == 0)
@@ -352,6 +360,8 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
          range = GS_WITH_MEMORY(gs_range_first(address, end - address))) {
         bool needed;
 
+        if (range->own == NULL) /* between two reservations */
+            return CUDA_ERROR_INVALID_VALUE;
         gs_virtual_begin(range);
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         needed = gs_range_is_needed(range);

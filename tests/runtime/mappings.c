@@ -227,6 +227,33 @@ static void case_mixed(void)
     expect_bytes(whole, 3 * GRANULE, 9);
 }
 
+/* access over a gap: what lies between two mappings does not count, as on an H200 */
+static void case_gap(void)
+{
+    CUdeviceptr address;
+    handle_type handle;
+
+    begin_context();
+    address = reserve_addresses(4 * GRANULE);
+    handle = create_memory(GRANULE, false);
+    OK(cuMemMap(address, GRANULE, 0, handle, 0));
+    OK(cuMemMap(address + 3 * GRANULE, GRANULE, 0, create_memory(GRANULE, false), 0));
+    GIVES(cuMemSetAccess(address, 3 * GRANULE, &mappings_opened, 1), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemSetAccess(address + GRANULE, 3 * GRANULE, &mappings_opened, 1),
+          CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemSetAccess(address + GRANULE, GRANULE, &mappings_opened, 1),
+          CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemSetAccess(address, 4 * GRANULE, &mappings_opened, 1));
+    OK(cuMemsetD8(address, 1, GRANULE));
+    OK(cuMemsetD8(address + 3 * GRANULE, 2, GRANULE));
+    expect_bytes(address, GRANULE, 1);
+    GIVES(cuMemUnmap(address, 4 * GRANULE), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemMap(address + GRANULE, GRANULE, 0, handle, 0)); /* the driver's mapping of ours */
+    OK(cuMemSetAccess(address, 4 * GRANULE, &mappings_opened, 1));
+    expect_bytes(address + GRANULE, GRANULE, 1);
+    expect_bytes(address + 3 * GRANULE, GRANULE, 2);
+}
+
 /* a part of what a handle stands for */
 static void case_part(void)
 {
@@ -347,6 +374,7 @@ int main(int argc, char **argv)
         {"occupied", case_occupied},
         {"mixed", case_mixed},
         {"part", case_part},
+        {"gap", case_gap},
         {"strangers", case_strangers},
         {"freed", mappings_case_freed},
         {"attributes", case_attributes},

@@ -73,8 +73,53 @@ static void nodes_of_freed(CUdeviceptr freed, CUdeviceptr good, CUcontext contex
           CUDA_ERROR_INVALID_VALUE);
     set.dst = copy.dstDevice = good + 64;
     OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, context));
+    OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, NULL));
     OK(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, context));
     OK(cuGraphDestroy(graph));
+}
+
+/* memory of a pool has no context that a fill could take; asked on an H200 */
+static void fill_nodes_of_pool(CUcontext context)
+{
+    CUDA_MEMSET_NODE_PARAMS set = {.value = 7, .elementSize = 1, .width = 16, .height = 1};
+    CUgraphNodeParams fill = {
+        .type = CU_GRAPH_NODE_TYPE_MEMSET,
+        .memset = {.value = 7, .elementSize = 1, .width = 16, .height = 1}};
+    CUgraphNode node;
+    CUgraph graph;
+
+    OK(cuMemAllocAsync(&set.dst, GRANULE, NULL));
+    fill.memset.dst = set.dst;
+    OK(cuGraphCreate(&graph, 0));
+    GIVES(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, NULL), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuGraphAddNode(&node, graph, NULL, NULL, 0, &fill), CUDA_ERROR_INVALID_VALUE);
+    fill.memset.ctx = context;
+    OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, context));
+    OK(cuGraphAddNode(&node, graph, NULL, NULL, 0, &fill));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemFreeAsync(set.dst, NULL));
+}
+
+/* The legacy stream disturbs a capture before the driver looks at the memory. */
+static void refuse_beside_capture(CUdeviceptr freed)
+{
+    static uint8_t bytes[16];
+    CUstreamCaptureStatus status;
+    CUstream captured, other;
+    CUgraph graph = NULL;
+
+    OK(cuStreamCreate(&captured, 0));
+    OK(cuStreamCreate(&other, 0));
+    OK(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+    GIVES(cuMemcpyHtoDAsync(freed, bytes, sizeof bytes, other), CUDA_ERROR_INVALID_VALUE);
+    OK(cuStreamIsCapturing(captured, &status));
+    CHECK(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    GIVES(cuMemcpyHtoD(freed, bytes, sizeof bytes), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    OK(cuStreamIsCapturing(captured, &status));
+    CHECK(status == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    GIVES(cuStreamEndCapture(captured, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    OK(cuStreamDestroy(captured));
+    OK(cuStreamDestroy(other));
 }
 
 /* fills by parameters of any kind, whose context is NULL: the driver takes the memory's */
@@ -119,6 +164,8 @@ void mappings_case_freed(void)
         copy_freed_lists(freed, good);
         nodes_of_freed(freed, good, context);
         fill_nodes_of_any_kind(freed, good);
+        refuse_beside_capture(freed);
     }
+    fill_nodes_of_pool(context);
     OK(cuCtxSynchronize());
 }

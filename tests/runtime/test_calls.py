@@ -187,7 +187,7 @@ class Cases(BuildTest):
 
     def test_mappings(self):
         for more in ({"GPUSHARE_DISABLE": "1"}, {}):
-            self.cases(("beside", "ring", "occupied", "mixed", "part", "strangers", "freed", "attributes", "without_access", "tiles", "multicast",
+            self.cases(("beside", "ring", "occupied", "mixed", "part", "gap", "strangers", "freed", "attributes", "without_access", "tiles", "multicast",
                         "multicast_address", "newer_calls", "multicast_newer", "endpoint"), "mappings", memory="512MiB", **more)
 
     def test_settings_that_are_wrong(self):

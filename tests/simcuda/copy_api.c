@@ -14,10 +14,10 @@ static CUresult copy_box(struct sim_call *call, struct sim_stream *stream,
     struct sim_op *op = NULL;
     bool must_wait = false;
 
-    if (!stream)
-        return call->result;
-    const CUresult result = stream->capture && !sync ? sim_copy_node_op(copy, &op)
-                                                     : sim_copy_op(copy, sync, &op, &must_wait);
+    CUresult result = stream ? sim_capture_check_submit(stream) : call->result;
+    if (!result)
+        result = stream->capture && !sync ? sim_copy_node_op(copy, &op)
+                                          : sim_copy_op(copy, sync, &op, &must_wait);
     if (result)
         return result;
     if (!op)
@@ -44,6 +44,10 @@ static CUresult copy_line(struct sim_call *call, struct sim_stream *stream, CUde
                                   .height = 1,
                                   .depth = 1};
 
+    /* a real driver (580) looks at captures before the memory */
+    const CUresult result = stream ? sim_capture_check_submit(stream) : call->result;
+    if (result)
+        return result;
     /* page-locked memory has a device address of its own, the same */
     if (size && ((to_side == SIDE_DEVICE && sim_space_of(to) == SIM_SPACE_PAGEABLE) ||
                  (from_side == SIDE_DEVICE && sim_space_of(from) == SIM_SPACE_PAGEABLE)))

@@ -62,6 +62,18 @@ static CUresult memset_op(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_op **op
     return set ? sim_memset_op(set, op) : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* A real driver (580) takes the context of the memory in place of NULL; mapped memory has none, nor
+ * has that of pools. */
+static CUresult memset_in(CUcontext context, const CUDA_MEMSET_NODE_PARAMS *set,
+                          struct sim_op **op)
+{
+    const struct sim_allocation *allocation = set ? sim_allocation_find(set->dst) : NULL;
+
+    if (set && !context && (!allocation || allocation->pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    return memset_op(set, op);
+}
+
 static CUresult host_op(const CUDA_HOST_NODE_PARAMS *host, struct sim_op **op)
 {
     if (!host || !host->fn)
@@ -79,8 +91,6 @@ static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *ne
     return result ? result : sim_graph_add_child(sim_node_of(*out), child);
 }
 
-/* A fill with a context in its parameters. A real driver (580) takes that of the memory in place of
- * NULL; mapped memory has none. */
 static CUresult fill_op(const CUDA_MEMSET_NODE_PARAMS_v2 *fill, struct sim_op **op)
 {
     const CUDA_MEMSET_NODE_PARAMS set = {.dst = fill->dst,
@@ -90,9 +100,7 @@ static CUresult fill_op(const CUDA_MEMSET_NODE_PARAMS_v2 *fill, struct sim_op **
                                          .width = fill->width,
                                          .height = fill->height};
 
-    if (!fill->ctx && !sim_allocation_find(fill->dst))
-        return CUDA_ERROR_INVALID_VALUE;
-    return sim_memset_op(&set, op);
+    return memset_in(fill->ctx, &set, op);
 }
 
 /* Any kind with an operation, by its tag. */
@@ -323,7 +331,7 @@ SIM_API(cuGraphAddKernelNode_v2, (NODE, const CUDA_KERNEL_NODE_PARAMS_v2 *launch
 SIM_API(cuGraphAddMemcpyNode, (NODE, const CUDA_MEMCPY3D *box, CUcontext context), SIM_CTX,
         ((void)context, ADD(CU_GRAPH_NODE_TYPE_MEMCPY, copy_op(box, &op))))
 SIM_API(cuGraphAddMemsetNode, (NODE, const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context),
-        SIM_CTX, ((void)context, ADD(CU_GRAPH_NODE_TYPE_MEMSET, memset_op(set, &op))))
+        SIM_CTX, ADD(CU_GRAPH_NODE_TYPE_MEMSET, memset_in(context, set, &op)))
 SIM_API(cuGraphAddHostNode, (NODE, const CUDA_HOST_NODE_PARAMS *host), SIM_CTX,
         ADD(CU_GRAPH_NODE_TYPE_HOST, host_op(host, &op)))
 SIM_API(cuGraphAddChildGraphNode, (NODE, CUgraph child), SIM_CTX,

@@ -5,6 +5,7 @@
  * as on a card. Threads: calls under sim.lock; the writing is done on workers.
  */
 #include <string.h>
+#include "tests/simcuda/graph.h"
 #include "tests/simcuda/sim.h"
 
 struct memset_op {
@@ -77,9 +78,9 @@ static CUresult set_box(struct sim_call *call, struct sim_stream *stream, CUdevi
                                          .height = height};
     struct sim_op *op = NULL;
 
-    if (!stream)
-        return call->result;
-    const CUresult result = sim_memset_op(&set, &op);
+    CUresult result = stream ? sim_capture_check_submit(stream) : call->result;
+    if (!result)
+        result = sim_memset_op(&set, &op);
     return result || !op ? result : sim_submit(call, stream, op);
 }
 

@@ -181,8 +181,9 @@ static CUresult map_physical(CUdeviceptr start, size_t size, size_t offset,
                     : sim_multicast_map(start, size, offset, handle);
 }
 
-/* Index of the first mapping if the range is made of whole mappings without a gap, else -1. */
-static long whole_mappings(CUdeviceptr start, size_t size)
+/* Index of the first mapping if the range begins and ends with mappings, without a gap unless gaps
+ * are allowed, else -1. */
+static long whole_mappings(CUdeviceptr start, size_t size, bool gaps)
 {
     const size_t first = sim_ranges_after(&sim_mappings, start);
     CUdeviceptr next = start;
@@ -190,16 +191,17 @@ static long whole_mappings(CUdeviceptr start, size_t size)
     if (!range_valid(start, size) || !sim_ranges_find(&sim_reservations, start))
         return -1;
     for (size_t i = first; next < start + size; i++) {
-        if (i == sim_mappings.count || sim_mappings.item[i]->start != next)
+        if (i == sim_mappings.count ||
+            (sim_mappings.item[i]->start != next && (!gaps || i == first)))
             return -1;
-        next += sim_mappings.item[i]->size;
+        next = sim_mappings.item[i]->start + sim_mappings.item[i]->size;
     }
     return next == start + size ? (long)first : -1;
 }
 
 static CUresult unmap_range(CUdeviceptr start, size_t size)
 {
-    const long first = whole_mappings(start, size);
+    const long first = whole_mappings(start, size, false);
 
     if (first < 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -230,7 +232,7 @@ static bool is_refused(CUdeviceptr start, unsigned flags)
 static CUresult access_set(CUdeviceptr start, size_t size, const CUmemAccessDesc *descriptions,
                            size_t count)
 {
-    const long first = whole_mappings(start, size);
+    const long first = whole_mappings(start, size, true); /* as a real driver (580) */
     CUresult result = CUDA_SUCCESS;
 
     if (!descriptions || !count || first < 0)
@@ -248,9 +250,9 @@ static CUresult access_set(CUdeviceptr start, size_t size, const CUmemAccessDesc
         if (is_refused(start, wanted->flags))
             return CUDA_ERROR_NOT_SUPPORTED;
     }
-    for (size_t done = 0, i = (size_t)first; done < size && !result; i++) {
+    for (size_t i = (size_t)first;
+         i < sim_mappings.count && sim_mappings.item[i]->start < start + size && !result; i++) {
         struct sim_mapping *mapping = (struct sim_mapping *)sim_mappings.item[i];
-        done += mapping->range.size;
         for (size_t k = 0; k < count && !result; k++)
             if (mapping->physical->host ||
                 (unsigned)descriptions[k].location.id == mapping->physical->device)
