@@ -386,6 +386,38 @@ static void a_slow_bus_is_no_lack_of_progress(void **state)
     assert_true(ran[0] > STEPS / 4 && ran[1] > STEPS / 4);
 }
 
+/* 30 of 40 GiB come in at 150 MB/s, for they were spilled to a disk; those of the other user at once. No turn
+ * is lost. */
+static void memory_may_come_from_a_disk(void **state)
+{
+    enum { STEP = 10, STEPS = 60000 };
+    const uint64_t size = 30 * GIB, step = 1500000;
+    struct harness *h = *state;
+    int ran[2] = {0, 0};
+
+    h->total = 40 * GIB;
+    for (int who = 0; who < 2; who++) {
+        is_of_user(h, who, 1 + (uint32_t)who);
+        say_state(h, who, W, size, 0);
+    }
+    for (int i = 0; i < STEPS; i++) {
+        const struct harness_client *c = &h->client[0];
+        const uint64_t has = c->state.resident, may = sched_min(c->target.budget, size);
+
+        obey_target(h, 1);
+        if (has_run(h, 0) && has < size)
+            say_state(h, 0, W | (has < may ? GS_STATE_MOVING : 0), size,
+                      sched_max(has, sched_min(has + step, may)));
+        else
+            obey_target(h, 0);
+        for (int who = 0; who < 2; who++)
+            ran[who] += is_running(h, who);
+        assert_int_equal(sched_member_find(c->client, c->state.uuid)->party->turn.skipped, 0);
+        pass_time(h, STEP * MS);
+    }
+    assert_true(ran[0] > STEPS / 20 && ran[1] > STEPS / 20);
+}
+
 /* --- words --- */
 
 /* 1 has 9 of 10 GiB in a kernel that does not end for a while; its turn is over, since others wait. */
@@ -520,6 +552,7 @@ int main(void)
         scenario(a_new_program_does_not_wait_for_all_of_another_user),
         scenario(another_user_waits_less_for_a_program_that_never_begins),
         scenario(a_slow_bus_is_no_lack_of_progress),
+        scenario(memory_may_come_from_a_disk),
         scenario(a_false_word_costs_only_its_own_user),
         scenario(a_program_goes_by_what_it_measures),
         scenario(a_turn_in_vain_makes_nobody_older),
