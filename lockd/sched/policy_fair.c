@@ -11,9 +11,9 @@
  * a party's number is what its user's parties had and will have had before it, so the parties of
  * one user keep the order of their arrival. A party that is owed more than OWED rounds has its
  * place in an earlier one: else two that fit beside each other and are interrupted again and again
- * would pass a third one in every round. With equal parties this is round robin with equal shares. With weights, turns are longer
- * or shorter, and a party whose part of a round would not be worth a switch sits rounds out until
- * it is.
+ * would pass a third one in every round. With equal parties this is round robin with equal shares.
+ * With weights, turns are longer or shorter, and a party whose part of a round would not be worth a
+ * switch sits rounds out until it is.
  *
  * A party that has nothing to do saves up one turn at most; what others' turns owe it already it
  * keeps, up to SAVED quanta. A party that goes first (shares.c) saves up to SAVED turns where few
@@ -34,9 +34,9 @@
  * was stopped for one that still waits: two that may end each other's turns would do nothing
  * else.
  *
- * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
- * waiting for DEBT_ROUNDS at most. Beside parties of other users a turn may be as long as its party
- * waited: turns in which nothing runs may be far longer than a quantum.
+ * A party that is behind its round by overrun (a kernel that could not be stopped), or because it
+ * went first, is kept waiting for DEBT_ROUNDS at most. Beside parties of other users a turn may be
+ * as long as its party waited: turns in which nothing runs may be far longer than a quantum.
  */
 #include "lockd/sched/device.h"
 #include "lockd/sched/policy.h"
@@ -314,22 +314,16 @@ static uint64_t turn_length(struct sched_party *party)
     return sched_max(turn, sched_min(sched_share_turn(party), quantum * BURST_LONGEST));
 }
 
-/* What it has by going first is bounded by the accounts of shares.c. It uses up what it saved, but
- * makes no debt: that would have to be paid all at once when the party does not go first any more. */
+/* Time that it has by going first counts, too: a party with piled-up requests has no turns beside
+ * those that the account pays for, until the others have had as much, or DEBT_ROUNDS. */
 static void count_ran(struct sched_party *party, uint64_t ns, bool contended, uint64_t now)
 {
-    const uint64_t level = party->device->fair.level;
-    uint64_t *has = &party->fair.virtual_ns;
-
     sched_share_ran(party, ns, contended, now);
     if (!contended)
         return;
     count_user(party, ns);
     begin_credit(party);
-    if (party->bursts.first)
-        *has = sched_max(*has, sched_min(*has + to_virtual(party, ns), level));
-    else
-        *has += to_virtual(party, ns);
+    party->fair.virtual_ns += to_virtual(party, ns);
 }
 
 /* Others were kept off for it since then, and it did not run: it and its user pay as if it had. */
