@@ -76,8 +76,10 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
         if (anew && policy->number != NULL)
             party->wait.number = policy->number(party);
         at->number = policy->number != NULL ? party->wait.number : party->wait.arrival;
-        if (sched_party_is_background(party))
+        if (sched_party_is_background(party)) { /* what they had is not counted */
             at->key = BACKGROUND_KEY;
+            at->number = party->wait.arrival;
+        }
         if (party->wait.yields && at->key <= party->wait.behind_key) {
             at->key = party->wait.behind_key;
             at->number = sched_max(at->number, party->wait.behind_number + 1);

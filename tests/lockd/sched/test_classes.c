@@ -131,6 +131,27 @@ static void class_background_alone_or_among_its_like_takes_turns(void **state)
     assert_in_range(ran[1], 120000 * MS, 160000 * MS);
 }
 
+/* ... also where another program of one of their users had the device for long. */
+static void class_background_of_several_users_takes_turns(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[4] = {0};
+
+    for (int who = 0; who < 4; who++) {
+        is_of_user(h, who, who < 2 ? 1 : 2);
+        say_state(h, who, W, 6 * GIB, 0);
+        if (who > 0)
+            set_class(h, who, GS_CLASS_BACKGROUND);
+    }
+    all_obey(h, 4, 15, 60000 * MS, ran);
+    assert_true(ran[0] >= 55000 * MS);
+    say_state(h, 0, 0, 6 * GIB, 0);
+    memset(ran, 0, sizeof ran);
+    all_obey(h, 4, 14, 300000 * MS, ran);
+    for (int who = 1; who < 4; who++)
+        assert_in_range(ran[who], 80000 * MS, 110000 * MS);
+}
+
 /* The former head of the queue would have ended the holder's turn; the program behind it does
  * not, so no time is left at which there is anything to do. */
 static void class_background_that_stays_behind_wakes_nobody(void **state)
@@ -263,6 +284,7 @@ int main(void)
         scenario(class_background_that_is_stuck_gets_one_turn),
         scenario(class_background_leaves_in_one_switch),
         scenario(class_background_alone_or_among_its_like_takes_turns),
+        scenario(class_background_of_several_users_takes_turns),
         scenario(class_background_that_stays_behind_wakes_nobody),
         scenario(class_taken_back_it_has_its_share_again),
         scenario(yielded_is_the_time_that_bursts_took),
