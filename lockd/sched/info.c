@@ -364,7 +364,6 @@ static const struct sched_party *find_holder(const struct sched_device *device,
 /* Why `party` does not have the turn of `holder`. */
 static enum gs_why why_behind(const struct sched_party *party, const struct sched_party *holder)
 {
-
     if (sched_share_is_first(holder) && !sched_share_is_first(party))
         return GS_WHY_GOES_FIRST;
     if (sched_share_is_first(party) && !sched_share_is_first(holder) &&
