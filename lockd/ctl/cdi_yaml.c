@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cdi_yaml.c: makes JSON of the first document of a YAML text, by libyaml. Anchors, and keys that are
- * no scalars, are refused. Recursion ends at DEPTH_MOST. No state.
+ * cdi_yaml.c: makes JSON of the first document of a YAML text, by libyaml. Aliases, tags, texts with
+ * NUL, and keys that are no scalars, are refused. Recursion ends at DEPTH_MOST. No state.
  */
 #include "lockd/ctl/cdi_yaml.h"
 
@@ -20,10 +20,16 @@ struct reader {
     struct gs_err *err;
 };
 
-static json_t *refuse_line(struct reader *reader, const char *why)
+static json_t *refuse_line(struct reader *reader, yaml_mark_t where, const char *why)
 {
-    gs_err_set(reader->err, -EINVAL, "line %zu: %s", reader->parser.mark.line + 1, why);
+    gs_err_set(reader->err, -EINVAL, "line %zu: %s", where.line + 1, why);
     return NULL;
+}
+
+/* The parser itself may be lines ahead of the event. */
+static json_t *refuse_event(struct reader *reader, const char *why)
+{
+    return refuse_line(reader, reader->event.start_mark, why);
 }
 
 /* Reads the next event. False: the text is not valid. */
@@ -32,7 +38,8 @@ static bool read_event(struct reader *reader)
     yaml_event_delete(&reader->event);
     if (yaml_parser_parse(&reader->parser, &reader->event) != 0)
         return true;
-    refuse_line(reader, reader->parser.problem != NULL ? reader->parser.problem : "no memory");
+    refuse_line(reader, reader->parser.mark,
+                reader->parser.problem != NULL ? reader->parser.problem : "no memory");
     return false;
 }
 
@@ -56,18 +63,25 @@ static json_t *scalar_json(const yaml_event_t *event)
                : json_stringn(text, length);
 }
 
+/* A scalar without a tag, and with nothing behind a NUL. */
+static bool is_text(const yaml_event_t *event)
+{
+    return event->type == YAML_SCALAR_EVENT && event->data.scalar.tag == NULL &&
+           strlen((const char *)event->data.scalar.value) == event->data.scalar.length;
+}
+
 /* The value that begins with the last event. */
 static json_t *read_value(struct reader *reader)
 {
     const yaml_event_type_t type = reader->event.type;
     json_t *all;
 
-    if (type == YAML_SCALAR_EVENT)
+    if (is_text(&reader->event))
         return scalar_json(&reader->event);
     if (type != YAML_SEQUENCE_START_EVENT && type != YAML_MAPPING_START_EVENT)
-        return refuse_line(reader, "this form of YAML is not understood: write JSON instead");
+        return refuse_event(reader, "this form of YAML is not understood: write JSON instead");
     if (++reader->depth > DEPTH_MOST)
-        return refuse_line(reader, "too deep");
+        return refuse_event(reader, "too deep");
     all = type == YAML_SEQUENCE_START_EVENT ? json_array() : json_object();
     while (read_event(reader)) {
         char *key = NULL;
@@ -82,12 +96,12 @@ static json_t *read_value(struct reader *reader)
         if (type == YAML_SEQUENCE_START_EVENT) {
             item = read_value(reader);
             code = json_array_append_new(all, item);
-        } else if (reader->event.type == YAML_SCALAR_EVENT) {
+        } else if (is_text(&reader->event)) {
             key = strdup((const char *)reader->event.data.scalar.value);
             item = read_event(reader) ? read_value(reader) : NULL;
             code = json_object_set_new(all, key, item);
         } else {
-            refuse_line(reader, "a key is no word");
+            refuse_event(reader, "a key is no word");
         }
         free(key);
         if (code != 0)
@@ -111,6 +125,11 @@ json_t *cdi_yaml_parse(const char *text, struct gs_err *err)
             continue;
         value = read_value(&reader);
         break;
+    }
+    /* then the end of the document, and that of the text or another document */
+    if (value != NULL && (!read_event(&reader) || !read_event(&reader))) {
+        json_decref(value);
+        value = NULL;
     }
     yaml_event_delete(&reader.event);
     yaml_parser_delete(&reader.parser);

@@ -8,5 +8,5 @@
 
 #include <jansson.h>
 
-/* NULL: the text is no YAML, or has a form that nvidia-ctk does not write; err names the line. */
+/* NULL: the text is no YAML, or has a form that is refused; err names the line. */
 json_t *cdi_yaml_parse(const char *text, struct gs_err *err);

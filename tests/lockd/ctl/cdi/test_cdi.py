@@ -310,7 +310,9 @@ class Cdi(BuildTest):
         for text, words in (("a: [1", "line 2: did not find"), ("kind: x\n", "not a specification of kind nvidia.com/gpu"),
                             ("{", "line 1"), ("kind: nvidia.com/gpu\ndevices: []\n", "no devices or mounts"),
                             ("a: 'b\n", "line 2"), ("a:\n    b: 1\n  c: 2\n", "line 3"), ("- " * 40, "too deep"),
-                            ("a: &b [1, 2]\nc: *b\n", "this form of YAML"), ("? [1]\n: 2\n", "a key is no word"),
+                            ("a: &b [1, 2]\nc: *b\nd: 1\ne: 2\n", "line 2: this form of YAML"), ("? [1]\n: 2\n", "line 1: a key is no word"),
+                            ("a: !!str 5\n", "line 1: this form of YAML"), ('a: "b\\0c"\n', "line 1: this form of YAML"),
+                            ('"k\\0l": 1\n', "line 1: a key is no word"), ("[1] x\n", "line 2: did not find"),
                             ("kind: nvidia.com/gpu\ndevices: []\ncontainerEdits:\n  mounts: []\n", "mounts no libcuda.so")):
             with self.subTest(text):
                 code, out, err = self.ctl("cdi", "generate", "--nvidia", self.file("bad", text), "--door", self.door)
