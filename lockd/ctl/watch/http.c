@@ -14,6 +14,7 @@
 #include "lockd/ctl/watch/http.h"
 #include "lockd/ctl/ask.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -411,6 +412,7 @@ int http_listen(const char *text, char *where, size_t size, struct gs_err *err)
     const char *colon = strrchr(text, ':');
     const bool is_six = text[0] == '[' && colon > text + 1 && colon[-1] == ']';
     struct addrinfo *place = NULL;
+    struct in_addr four;
     char host[64];
     int fd;
 
@@ -418,7 +420,8 @@ int http_listen(const char *text, char *where, size_t size, struct gs_err *err)
         strtoul(colon + 1, NULL, 10) <= 65535) {
         snprintf(host, sizeof host, "%.*s", (int)(colon - text) - (is_six ? 2 : 0),
                  text + (is_six ? 1 : 0));
-        if (*host != '\0' && is_six == (strchr(host, ':') != NULL) &&
+        /* getaddrinfo() would take 0 for 0.0.0.0, and 010.0.0.1 for 8.0.0.1 */
+        if ((is_six ? strchr(host, ':') != NULL : inet_pton(AF_INET, host, &four) == 1) &&
             getaddrinfo(host, colon + 1, &numbers, &place) != 0)
             place = NULL;
     }

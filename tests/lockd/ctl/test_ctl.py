@@ -101,6 +101,7 @@ class CtlTest(CtlCase):
                                       (["trace", "--seconds", "0"], 2, "0.001 to 3600"), (["trace", "x"], 2, "no argument"),
                                       (["trace", "--seconds", "1", "-o", "/nowhere/t"], 1, "/nowhere/t"),
                                       (["serve", "--listen", "localhost:9"], 2, "not an IP address"),
+                                      (["serve", "--listen", "0:9"], 2, "not an IP address"),
                                       (["serve", "--listen", "127.0.0.1:99999"], 2, "port"),
                                       (["serve", "--token-file", "/dev/null"], 1, "regular file"),
                                       (["top"], 1, "terminal"), (["top", "--interval", "0"], 2, "0.05"),
