@@ -18,14 +18,17 @@ for machine; do
     esac
     command -v "$machine-linux-gnu-gcc" >/dev/null || die "$machine-linux-gnu-gcc is missing: apt-get install gcc-${machine/_/-}-linux-gnu"
     place=$PWD/build/portable/$machine sysroot=$PWD/build/portable/sysroot-$debian
-    [ -e "$sysroot/.complete" ] || { rm -rf "$sysroot"; python3 packaging/sysroot.py $debian "$sysroot"; }
+    # its list of packages may have grown
+    [ "$sysroot/.complete" -nt packaging/sysroot.py ] || { rm -rf "$sysroot"; python3 packaging/sysroot.py $debian "$sysroot"; }
     mkdir -p "$place"
     [ -e "$place/build/build.ninja" ] || rm -rf "$place/build"
-    cmake -S . -B "$place/build" -G Ninja -DCMAKE_TOOLCHAIN_FILE="$PWD/packaging/portable.cmake" -DGS_MACHINE="$machine" \
+    if ! cmake -S . -B "$place/build" -G Ninja -DCMAKE_TOOLCHAIN_FILE="$PWD/packaging/portable.cmake" -DGS_MACHINE="$machine" \
         -DGS_SYSROOT="$sysroot" -DCMAKE_BUILD_TYPE=Release -DGS_BUILD_TESTS=OFF -DGS_PORTABLE=ON -DGS_WERROR=ON \
-        -DCMAKE_INSTALL_PREFIX=/usr/local -DCMAKE_INSTALL_LIBDIR=lib >"$place/build.log" 2>&1 &&
-        cmake --build "$place/build" >>"$place/build.log" 2>&1 ||
-        { tail -30 "$place/build.log" >&2; die "building for $machine failed; the whole log: $place/build.log"; }
+        -DCMAKE_INSTALL_PREFIX=/usr/local -DCMAKE_INSTALL_LIBDIR=lib >"$place/build.log" 2>&1 ||
+        ! cmake --build "$place/build" >>"$place/build.log" 2>&1; then
+        tail -30 "$place/build.log" >&2
+        die "building for $machine failed; the whole log: $place/build.log"
+    fi
     rm -rf "$place/stage"
     cmake --install "$place/build" --prefix "$place/stage" --strip >>"$place/build.log"
     scripts/check_portable.sh "$place/stage"
