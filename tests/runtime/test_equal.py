@@ -31,7 +31,10 @@ class Hostile(threading.Thread):
     def __init__(self, path):
         super().__init__(daemon=True)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.connect(path)
+        end = time.monotonic() + PATIENCE
+        while self.socket.connect_ex(path) != 0:  # of two daemons that start, one gives up
+            check(time.monotonic() < end, "a daemon that listens")
+            time.sleep(0.01)
         self.socket.send(hello("hostile"))
         self.lies = 0
         self.start()
