@@ -6,7 +6,8 @@
  * State: the list of segments, under arena.lock (rank GS_LOCK_HOST), which is never held across a
  * driver call or while memory is touched. Only the client thread registers segments. Invariants:
  * a bit of a segment's map is set exactly while a block has that unit; held is the bytes of all
- * segments and of those being made.
+ * segments that blocks are cut from, of those being made, and of the common memory that this program
+ * made, while blocks have it.
  */
 #include "runtime/range/host.h"
 #include "runtime/range/host_file.h"
@@ -430,31 +431,52 @@ static bool has_ended(const struct gs_host_segment *segment)
     return segment->kind == ENDED;
 }
 
-static struct gs_host_segment *find_waiting(void)
+/* under the lock: the first of them; NULL: there is none */
+static struct gs_host_segment *find_segment(bool (*suits)(const struct gs_host_segment *))
 {
-    GS_HOLD(&arena.lock, GS_LOCK_HOST);
-    struct gs_host_segment *segment;
+    struct gs_host_segment *segment = arena.segments;
 
-    for (segment = arena.segments;
-         segment != NULL && segment->registration != WAITING && !has_ended(segment);)
+    while (segment != NULL && !suits(segment))
         segment = segment->next;
     return segment;
 }
 
-bool gs_host_is_to_be_tended(void)
+static bool is_waiting(const struct gs_host_segment *segment)
+{
+    return segment->registration == WAITING && segment->kind != ENDED;
+}
+
+static struct gs_host_segment *find_waiting(void)
+{
+    return GS_WITH(&arena.lock, GS_LOCK_HOST, find_segment(is_waiting));
+}
+
+bool gs_host_has_unregistered(void)
 {
     return find_waiting() != NULL;
 }
 
-bool gs_host_tend_one(void)
+bool gs_host_register_one(void)
+{
+    struct gs_host_segment *segment = find_waiting();
+
+    if (segment != NULL)
+        register_segment(segment);
+    return gs_host_has_unregistered();
+}
+
+bool gs_host_has_ended(void)
+{
+    return GS_WITH(&arena.lock, GS_LOCK_HOST, find_segment(has_ended)) != NULL;
+}
+
+bool gs_host_release_one(void)
 {
     struct gs_host_segment *segment = take_segment(has_ended);
 
     if (segment != NULL)
         free_segment(segment);
-    else if ((segment = find_waiting()) != NULL)
-        register_segment(segment);
-    return find_waiting() != NULL;
+    return gs_host_has_ended();
 }
 
 void gs_host_trim(uint64_t keep)

@@ -76,10 +76,15 @@ bool gs_host_shrink(void);
  * thread. */
 void gs_host_prepare(uint64_t bytes);
 
-/* Registers one segment that is ready, with the current context, or releases common memory that
- * nobody has any more; true: there are more. Client thread. */
-bool gs_host_tend_one(void);
-bool gs_host_is_to_be_tended(void);
+/* Registers one segment that is ready, with the current context; true: there are more. Client
+ * thread. */
+bool gs_host_register_one(void);
+bool gs_host_has_unregistered(void);
+
+/* Releases one piece of common memory that nobody has any more; true: there is more. With the current
+ * context, if there is one; the driver may wait for all that runs in it. Client thread. */
+bool gs_host_release_one(void);
+bool gs_host_has_ended(void);
 
 /* Releases segments in which nothing is stored, until at most keep bytes are held. Client
  * thread, with a current context. */

@@ -283,9 +283,10 @@ static uint64_t leaving_of(const struct gs_device *device)
                : 0;
 }
 
-static bool tend_one(void)
+/* Does that with a current context, if there is one; true: there is more to do. */
+static bool tend_host(bool (*one)(void))
 {
-    const bool entered = GS_ANY_DEVICE(gs_context_enter(device)), more = gs_host_tend_one();
+    const bool entered = GS_ANY_DEVICE(gs_context_enter(device)), more = one();
 
     if (entered)
         gs_context_pop();
@@ -316,7 +317,8 @@ uint64_t gs_moving_keep_host(uint64_t now, bool needed)
         gs_host_prepare(leaving);
     if (leaving != 0 || needed)
         needed_at = now;
-    if (gs_host_is_to_be_tended() && tend_one())
+    if ((gs_host_has_ended() && tend_host(gs_host_release_one)) ||
+        (gs_host_has_unregistered() && tend_host(gs_host_register_one)))
         return 1;
     if (gs_host_used() > gs_host_budget())
         give_back_host_memory(gs_host_budget());

@@ -163,12 +163,22 @@ void gs_host_prepare(uint64_t bytes)
     (void)bytes;
 }
 
-bool gs_host_is_to_be_tended(void)
+bool gs_host_has_unregistered(void)
 {
     return false;
 }
 
-bool gs_host_tend_one(void)
+bool gs_host_register_one(void)
+{
+    return false;
+}
+
+bool gs_host_has_ended(void)
+{
+    return false;
+}
+
+bool gs_host_release_one(void)
 {
     return false;
 }
