@@ -145,7 +145,7 @@ static CUresult refusal_on(bool per_thread, CUstream stream)
 {
     CUresult result = gs_context_refusal(), asked = CUDA_SUCCESS;
 
-    if (!per_thread && (stream == NULL || stream == CU_STREAM_LEGACY))
+    if (stream == CU_STREAM_LEGACY || (stream == NULL && !per_thread))
         asked = gs_driver.cuMemsetD8Async(0, 0, 0, CU_STREAM_LEGACY);
     return asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? asked : result;
 }

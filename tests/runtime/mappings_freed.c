@@ -100,8 +100,12 @@ static void fill_nodes_of_pool(CUcontext context)
     OK(cuMemFreeAsync(set.dst, NULL));
 }
 
-/* The legacy stream disturbs a capture before the driver looks at the memory. */
-static void refuse_beside_capture(CUdeviceptr freed)
+CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *from, size_t bytes,
+                                   CUstream stream);
+
+/* The legacy stream disturbs a capture before the driver looks at the memory. per_thread: it is named
+ * in a call whose own default is the thread's stream. */
+static void refuse_beside_capture(CUdeviceptr freed, bool per_thread)
 {
     static uint8_t bytes[16];
     CUstreamCaptureStatus status;
@@ -114,7 +118,14 @@ static void refuse_beside_capture(CUdeviceptr freed)
     GIVES(cuMemcpyHtoDAsync(freed, bytes, sizeof bytes, other), CUDA_ERROR_INVALID_VALUE);
     OK(cuStreamIsCapturing(captured, &status));
     CHECK(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    GIVES(cuMemcpyHtoD(freed, bytes, sizeof bytes), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    if (per_thread) {
+        GIVES(cuMemcpyHtoDAsync_v2_ptsz(freed, bytes, sizeof bytes, NULL),
+              CUDA_ERROR_INVALID_VALUE);
+        GIVES(cuMemcpyHtoDAsync_v2_ptsz(freed, bytes, sizeof bytes, CU_STREAM_LEGACY),
+              CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    } else {
+        GIVES(cuMemcpyHtoD(freed, bytes, sizeof bytes), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    }
     OK(cuStreamIsCapturing(captured, &status));
     CHECK(status == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
     GIVES(cuStreamEndCapture(captured, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -164,7 +175,8 @@ void mappings_case_freed(void)
         copy_freed_lists(freed, good);
         nodes_of_freed(freed, good, context);
         fill_nodes_of_any_kind(freed, good);
-        refuse_beside_capture(freed);
+        refuse_beside_capture(freed, false);
+        refuse_beside_capture(freed, true);
     }
     fill_nodes_of_pool(context);
     OK(cuCtxSynchronize());
