@@ -41,7 +41,6 @@ static struct {
     uint64_t number;       /* of the newest offer */
     unsigned seeks;
     int leaked;          /* descriptors that a child has */
-    unsigned locks;      /* left until another thread frees the first block; 0: it does not */
     bool refuses;        /* the driver registers no memory for reading */
     unsigned registered; /* so often, for reading */
 } self;
@@ -68,17 +67,6 @@ off_t __wrap_lseek(int fd, off_t offset, int whence)
 {
     self.seeks++;
     return __real_lseek(fd, offset, whence);
-}
-
-int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
-int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex); /* NOLINT: the linker's names */
-static void free_elsewhere(void);
-
-int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
-{
-    if (self.locks != 0 && --self.locks == 0)
-        free_elsewhere();
-    return __real_pthread_mutex_lock(mutex);
 }
 
 static CUresult register_memory(void *memory, size_t bytes, unsigned flags)
@@ -206,8 +194,9 @@ static void *free_first(void *context)
     return NULL;
 }
 
-/* Another thread frees the memory, in place, and does not wait. */
-static void free_elsewhere(void)
+/* Another thread frees the memory whose copy is being read, in place, and does not wait; the host
+ * memory is returned as far as it can be. */
+static void free_meanwhile(void)
 {
     struct timespec limit;
     pthread_t thread;
@@ -217,12 +206,6 @@ static void free_elsewhere(void)
     assert_int_equal(
         pthread_create(&thread, NULL, free_first, gs_context_for(card.device)->handle), 0);
     assert_int_equal(pthread_timedjoin_np(thread, NULL, &limit), 0);
-}
-
-/* While its copy is being read; the host memory is returned as far as it can be. */
-static void free_meanwhile(void)
-{
-    free_elsewhere();
     gs_host_trim(0);
 }
 
@@ -463,29 +446,22 @@ static void common_memory_is_copied_by_the_driver_alone(void **state)
                      CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
-/* Whenever it ends, the driver forgets it, too: something else may lie at its address later. */
-static void common_memory_that_ends_meanwhile_is_registered_no_more(void **state)
+/* Else its registration would outlive it, and something else may lie at its address later. */
+static void common_memory_that_has_ended_is_registered_no_more(void **state)
 {
-    bool later = false;
+    char *memory;
 
     (void)state;
-    for (unsigned locks = 1; !later; locks++) {
-        char *memory;
-
-        share_one(false);
-        memory = chunk_of(0)->host->memory;
-        gs_common_step(gs_now() + 100 * S, false); /* the offer ends */
-        self.locks = locks;
-        tend_all();
-        later = self.locks != 0;
-        self.locks = 0;
-        if (later)
-            card_free(&card.blocks[0]);
-        tend_all();
-        assert_int_equal(count_mapped(), 0);
-        assert_int_equal(card.driver.cuMemHostUnregister(memory),
-                         CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    }
+    share_one(false);
+    memory = chunk_of(0)->host->memory;
+    gs_common_step(gs_now() + 100 * S, false); /* the offer ends */
+    card_free(&card.blocks[0]);
+    assert_false(gs_host_register_one());
+    assert_int_equal(count_mapped(), 1);
+    tend_all();
+    assert_int_equal(count_mapped(), 0);
+    assert_int_equal(card.driver.cuMemHostUnregister(memory),
+                     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
 /* The driver cannot do it; or to do it would fill holes. */
@@ -622,7 +598,7 @@ int main(void)
         cmocka_unit_test_teardown(common_memory_of_several_copies_counts_once, end),
         cmocka_unit_test_teardown(common_copies_that_differ_late_stay_apart, end),
         cmocka_unit_test_teardown(common_memory_is_copied_by_the_driver_alone, end),
-        cmocka_unit_test_teardown(common_memory_that_ends_meanwhile_is_registered_no_more, end),
+        cmocka_unit_test_teardown(common_memory_that_has_ended_is_registered_no_more, end),
         cmocka_unit_test_teardown(common_memory_that_is_not_registered_is_staged, end),
         cmocka_unit_test_teardown(common_offer_is_taken_only_if_it_is_the_same, end),
         cmocka_unit_test_teardown(common_offer_lasts_longer_at_its_sender, end),
