@@ -13,9 +13,9 @@
 #define PPM           1000000ull
 #define QUANTUM_MIN   (200 * NS_PER_MS)
 #define QUANTUM_MAX   (60000 * NS_PER_MS)
-#define SHARE_PPM     15000           /* a switch may cost 1.5 % of the quantum */
-#define FLOOR_PPM     600000          /* of their fair share, which batch programs keep */
-#define SWITCH_RATE   50000000000ull  /* bytes a second, until a switch was measured */
+#define SHARE_PPM     15000          /* a switch may cost 1.5 % of the quantum */
+#define FLOOR_PPM     600000         /* of their fair share, which batch programs keep */
+#define SWITCH_RATE   50000000000ull /* bytes a second, until a switch was measured */
 #define SLOWEST       100000000ull /* bytes a second: less is no progress, beside other users */
 #define SWITCH_UNSEEN (1 * NS_PER_MS) /* ... that it does not show: threads wake up */
 #define IDLE_MIN      (5 * NS_PER_MS) /* also the cost of a switch that moves nothing */
