@@ -106,8 +106,9 @@ uint64_t gs_host_used(void);
 /* The bytes that it would hold if it had got everything it asked for, claims included; any
  * thread. */
 uint64_t gs_host_wanted(void);
-/* The most bytes that may be registered from now on; UINT64_MAX: no limit. gs_host_trim()
- * releases memory that is there already. Any thread. */
+/* The most bytes of the program's own that may be registered from now on (common memory is there
+ * already); UINT64_MAX: no limit. gs_host_trim() releases what is registered already. Any
+ * thread. */
 void gs_host_set_budget(uint64_t bytes);
 uint64_t gs_host_budget(void); /* less the claimed bytes */
 
