@@ -93,11 +93,11 @@ static void *fill_span(void *argument)
 static unsigned touch_threads(uint64_t steps)
 {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t count = steps != 0 ? steps : 1;
+    unsigned count = steps < TOUCH_THREADS ? (unsigned)steps : TOUCH_THREADS;
 
-    if (processors > 0 && count > (uint64_t)processors / 2 + 1)
-        count = (uint64_t)processors / 2 + 1; /* the program has work of its own */
-    return (unsigned)(count < TOUCH_THREADS ? count : TOUCH_THREADS);
+    if (processors > 0 && count > (unsigned long)processors / 2 + 1)
+        count = (unsigned)processors / 2 + 1; /* the program has work of its own */
+    return count != 0 ? count : 1;
 }
 
 /* source: NULL, or what is copied there */
