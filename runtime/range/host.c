@@ -22,16 +22,12 @@
 
 enum registration { NEVER, WAITING, REGISTERED };
 
-/* ARENA: blocks are cut from it. The others are common memory: no block has it yet, and it is not in
- * the list; blocks have it; nobody has it any more. */
-enum segment_kind { ARENA, OFFERED, COMMON, ENDED };
-
 struct gs_host_segment {
     struct gs_host_segment *next;
     char *memory;
     uint64_t bytes;
-    enum segment_kind kind;
-    uint32_t units, used;           /* ARENA: of UNIT bytes */
+    uint32_t units, used;           /* of UNIT bytes; no units: common memory, ... */
+    bool ended;                     /* ... which nobody has any more */
     enum registration registration; /* NEVER: beyond the budget, or the driver refused it */
     CUcontext context; /* REGISTERED: the context in which it is, and with which that ends */
     uint8_t map[];     /* a bit for each unit */
@@ -226,19 +222,11 @@ struct gs_host_common *gs_host_share(char *memory, uint64_t bytes, uint64_t numb
                                      bool foreign, bool whole)
 {
     struct gs_host_common *common = malloc(sizeof *common);
-    struct gs_host_segment *segment = calloc(1, sizeof *segment);
 
-    if (common == NULL || segment == NULL) {
+    if (common != NULL)
+        *common = (struct gs_host_common){memory, bytes, number, NULL, foreign, whole, 1, 0};
+    else
         gs_host_unmap(memory, bytes);
-        free(segment);
-        free(common);
-        return NULL;
-    }
-    segment->memory = memory;
-    segment->bytes = bytes;
-    segment->kind = OFFERED;
-    segment->registration = whole ? WAITING : NEVER;
-    *common = (struct gs_host_common){memory, bytes, number, segment, foreign, 1, 0};
     return common;
 }
 
@@ -256,21 +244,20 @@ static void count_common(const struct gs_host_common *common, bool in)
 /* What may be registered is released by the client thread. */
 static void put_common(struct gs_host_common *common, bool of_block)
 {
-    struct gs_host_segment *const segment = common->segment;
-    bool last, listed;
+    bool last;
 
     gs_lock(&arena.lock, GS_LOCK_HOST);
     last = --common->holders == 0;
     if (of_block && --common->blocks == 0)
         count_common(common, false);
-    listed = segment->kind == COMMON;
-    if (last && listed)
-        segment->kind = ENDED;
+    if (last && common->segment != NULL)
+        common->segment->ended = true;
     gs_unlock(&arena.lock, GS_LOCK_HOST);
-    if (last && !listed)
-        free_segment(segment);
-    if (last)
-        free(common);
+    if (!last)
+        return;
+    if (common->segment == NULL)
+        gs_host_unmap(common->memory, common->bytes);
+    free(common);
 }
 
 void gs_host_unshare(struct gs_host_common *common)
@@ -278,12 +265,28 @@ void gs_host_unshare(struct gs_host_common *common)
     put_common(common, false);
 }
 
+static bool have_segment(struct gs_host_common *common)
+{
+    struct gs_host_segment *segment;
+
+    if (common->segment != NULL)
+        return true;
+    segment = calloc(1, sizeof *segment);
+    if (segment == NULL)
+        return false;
+    segment->memory = common->memory;
+    segment->bytes = common->bytes;
+    segment->registration = common->whole ? WAITING : NEVER;
+    common->segment = segment;
+    link_segment(segment);
+    return true;
+}
+
 struct gs_host_block *gs_host_adopt(const struct gs_host_block *like,
                                     struct gs_host_common *common)
 {
     const size_t size = sizeof *like + (like->bytes + UNIT - 1) / UNIT * sizeof like->hashes[0];
-    struct gs_host_block *block = malloc(size);
-    bool listed;
+    struct gs_host_block *block = have_segment(common) ? malloc(size) : NULL;
 
     if (block == NULL)
         return NULL;
@@ -297,11 +300,7 @@ struct gs_host_block *gs_host_adopt(const struct gs_host_block *like,
     common->holders++;
     if (common->blocks++ == 0)
         count_common(common, true);
-    listed = common->segment->kind == COMMON;
-    common->segment->kind = COMMON;
     gs_unlock(&arena.lock, GS_LOCK_HOST);
-    if (!listed)
-        link_segment(common->segment);
     return block;
 }
 
@@ -407,58 +406,44 @@ void gs_host_prepare(uint64_t bytes)
     pthread_cond_signal(&arena.wanted);
 }
 
-/* Takes one of them out of the list. */
-static struct gs_host_segment *take_segment(bool (*suits)(const struct gs_host_segment *))
+/* The first of them; NULL: there is none. take: out of the list. */
+static struct gs_host_segment *find_segment(bool (*suits)(const struct gs_host_segment *),
+                                            bool take)
 {
-    struct gs_host_segment **at, *segment;
-
     GS_HOLD(&arena.lock, GS_LOCK_HOST);
-    for (at = &arena.segments; *at != NULL && !suits(*at);)
+    struct gs_host_segment **at = &arena.segments, *segment;
+
+    while (*at != NULL && !suits(*at))
         at = &(*at)->next;
     segment = *at;
-    if (segment != NULL)
+    if (take && segment != NULL)
         *at = segment->next;
     return segment;
 }
 
 static bool is_unused(const struct gs_host_segment *segment)
 {
-    return segment->kind == ARENA && segment->used == 0;
+    return segment->units != 0 && segment->used == 0;
 }
 
 static bool has_ended(const struct gs_host_segment *segment)
 {
-    return segment->kind == ENDED;
-}
-
-/* under the lock: the first of them; NULL: there is none */
-static struct gs_host_segment *find_segment(bool (*suits)(const struct gs_host_segment *))
-{
-    struct gs_host_segment *segment = arena.segments;
-
-    while (segment != NULL && !suits(segment))
-        segment = segment->next;
-    return segment;
+    return segment->ended;
 }
 
 static bool is_waiting(const struct gs_host_segment *segment)
 {
-    return segment->registration == WAITING && segment->kind != ENDED;
-}
-
-static struct gs_host_segment *find_waiting(void)
-{
-    return GS_WITH(&arena.lock, GS_LOCK_HOST, find_segment(is_waiting));
+    return segment->registration == WAITING && !segment->ended;
 }
 
 bool gs_host_has_unregistered(void)
 {
-    return find_waiting() != NULL;
+    return find_segment(is_waiting, false) != NULL;
 }
 
 bool gs_host_register_one(void)
 {
-    struct gs_host_segment *segment = find_waiting();
+    struct gs_host_segment *segment = find_segment(is_waiting, false);
 
     if (segment != NULL)
         register_segment(segment);
@@ -467,12 +452,12 @@ bool gs_host_register_one(void)
 
 bool gs_host_has_ended(void)
 {
-    return GS_WITH(&arena.lock, GS_LOCK_HOST, find_segment(has_ended)) != NULL;
+    return find_segment(has_ended, false) != NULL;
 }
 
 bool gs_host_release_one(void)
 {
-    struct gs_host_segment *segment = take_segment(has_ended);
+    struct gs_host_segment *segment = find_segment(has_ended, true);
 
     if (segment != NULL)
         free_segment(segment);
@@ -485,14 +470,16 @@ void gs_host_trim(uint64_t keep)
 
     if (load_counter(&arena.goal) > keep) /* client thread only, as gs_host_prepare() */
         atomic_store_explicit(&arena.goal, keep, memory_order_relaxed);
-    while (load_counter(&arena.held) > keep && (segment = take_segment(is_unused)) != NULL)
+    while (load_counter(&arena.held) > keep &&
+           (segment = find_segment(is_unused, true)) != NULL)
         free_segment(segment);
 }
 
 bool gs_host_shrink(void)
 {
-    struct gs_host_segment *segment =
-        load_counter(&arena.held) > load_counter(&arena.goal) ? take_segment(is_unused) : NULL;
+    struct gs_host_segment *segment = load_counter(&arena.held) > load_counter(&arena.goal)
+                                          ? find_segment(is_unused, true)
+                                          : NULL;
 
     if (segment == NULL)
         return false;
@@ -506,12 +493,11 @@ bool gs_host_shrink(void)
 
 void gs_host_context_ended(const void *context)
 {
-    gs_lock(&arena.lock, GS_LOCK_HOST);
+    GS_HOLD(&arena.lock, GS_LOCK_HOST);
     for (struct gs_host_segment *segment = arena.segments; segment != NULL;
          segment = segment->next)
         if (segment->registration == REGISTERED && segment->context == context)
             segment->registration = WAITING;
-    gs_unlock(&arena.lock, GS_LOCK_HOST);
 }
 
 uint64_t gs_host_used(void)

@@ -134,6 +134,15 @@ static void hear(int fd, bool own)
     gs_common_heard(&copy, &with);
 }
 
+/* An offer of all that the host copy of the first chunk holds. */
+static void hear_copy(bool own)
+{
+    const int fd = write_offer(chunk_of(0)->host, BLOCKS);
+
+    hear(fd, own);
+    close(fd);
+}
+
 /* All that it has to do with what it has heard. */
 static void do_all(void)
 {
@@ -211,13 +220,9 @@ static void free_meanwhile(void)
 
 static void common_free_while_a_copy_is_compared_waits_for_nobody(void **state)
 {
-    int fd;
-
     (void)state;
     have_copies(1, false);
-    fd = write_offer(chunk_of(0)->host, BLOCKS);
-    hear(fd, false);
-    close(fd);
+    hear_copy(false);
     self.between = free_meanwhile;
     self.looks = 3;
     do_all();
@@ -330,17 +335,20 @@ static void common_hole_of_an_offer_is_never_read(void **state)
     close(fd);
 }
 
-static void common_hole_of_an_offer_is_as_good_as_zeros(void **state)
+static void share_one(bool empty)
 {
-    int fd;
-
-    (void)state;
-    have_copies(1, true);
-    fd = write_offer(chunk_of(0)->host, BLOCKS);
-    hear(fd, false);
-    close(fd);
+    have_copies(1, empty);
+    hear_copy(false);
     do_all();
     assert_int_equal(count_common(1), 1);
+    assert_true(gs_host_needs_stage(chunk_of(0)->host));
+    tend_all();
+}
+
+static void common_hole_of_an_offer_is_as_good_as_zeros(void **state)
+{
+    (void)state;
+    share_one(true);
 }
 
 /* The kernel looks at all pages up to the next hole, each time. */
@@ -363,13 +371,9 @@ static void common_offer_without_holes_is_searched_once(void **state)
 
 static void common_memory_of_several_copies_counts_once(void **state)
 {
-    int fd;
-
     (void)state;
     have_copies(3, false);
-    fd = write_offer(chunk_of(0)->host, BLOCKS);
-    hear(fd, false);
-    close(fd);
+    hear_copy(false);
     do_all();
     assert_int_equal(count_common(3), 3);
     assert_int_equal(count_mapped(), 1);
@@ -400,20 +404,6 @@ static void common_copies_that_differ_late_stay_apart(void **state)
 }
 
 /* --- registered for reading --- */
-
-static void share_one(bool empty)
-{
-    int fd;
-
-    have_copies(1, empty);
-    fd = write_offer(chunk_of(0)->host, BLOCKS);
-    hear(fd, false);
-    close(fd);
-    do_all();
-    assert_int_equal(count_common(1), 1);
-    assert_true(gs_host_needs_stage(chunk_of(0)->host));
-    tend_all();
-}
 
 static void common_memory_is_copied_by_the_driver_alone(void **state)
 {
@@ -548,13 +538,10 @@ static void common_offer_that_is_taken_late_is_shared(void **state)
 {
     const struct gs_descriptors none = {.count = 0};
     struct gs_wire_copy word = {.bytes = 1};
-    int fd;
 
     (void)state;
     have_copies(1, false);
-    fd = write_offer(chunk_of(0)->host, BLOCKS);
-    hear(fd, true);
-    close(fd);
+    hear_copy(true);
     word.number = self.number;
     gs_pause(2500 * (S / 1000));
     gs_common_heard(&word, &none);
@@ -573,10 +560,7 @@ static void common_offers_age_without_an_idle_moment(void **state)
     (void)state;
     have_copies(1, false);
     for (unsigned i = 0; i < 2; i++) {
-        const int fd = write_offer(chunk_of(0)->host, BLOCKS);
-
-        hear(fd, kinds[i]);
-        close(fd);
+        hear_copy(kinds[i]);
         assert_int_equal(count_mapped(), 1);
         gs_common_step(gs_now(), false);
         assert_int_equal(count_mapped(), 1);
