@@ -147,9 +147,9 @@ static void label_program(const struct metrics *metrics, size_t index, const cha
 
 /* --- families --- */
 
-/* The programs without series of their own are summed, for each device: a figure of theirs, or (NULL) how
- * many are in that state. A counter may not fall, and a sum over programs that come and go does: the
- * device's counters have all of them. */
+/* The programs without series of their own are summed, for each device: a figure of theirs, or
+ * (NULL) how many are in that state. A counter may not fall, and a sum over programs that come and
+ * go does: the device's counters have all of them. */
 static void put_rest(const struct metrics *metrics, const char *metric, const char *more,
                      const struct lockd_figure *figure, const struct states *states,
                      uint32_t state)

@@ -8,5 +8,6 @@
 
 #include <stdio.h>
 
-/* Writes all families; answer->running false: gpushare_up 0, and the other families without series. */
+/* Writes all families; answer->running false: gpushare_up 0, and the other families without
+ * series. */
 void ctl_metrics_write(FILE *out, const struct ctl_answer *answer);

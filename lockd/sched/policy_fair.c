@@ -216,8 +216,8 @@ static uint64_t place_party(struct sched_party *party)
     return party->fair.round * CLASSES + (party->turn.interrupted ? BACK_AGAIN : IN_TURN);
 }
 
-/* The longest turn. Beside programs of other users it may be as long as the party did not run: their
- * turns may have been longer than a quantum. */
+/* The longest turn. Beside programs of other users it may be as long as the party did not run:
+ * their turns may have been longer than a quantum. */
 static uint64_t longest_turn(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;

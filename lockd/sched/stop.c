@@ -191,8 +191,8 @@ static bool lacks_what_others_keep(const struct sched_party *party)
     return false;
 }
 
-/* How long nothing may come of its turn. A user's programs may make other users' wait in vain for MOVED_BY
- * in about a minute, all in all. */
+/* How long nothing may come of its turn. A user's programs make other users wait in vain for
+ * MOVED_BY at most in about a minute, all in all. */
 static uint64_t patience_of(const struct sched_party *party, uint64_t now)
 {
     const struct sched_user *user = party->wanting.user;

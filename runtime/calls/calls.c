@@ -139,8 +139,8 @@ static void bound_work(CUstream stream, unsigned call)
         gs_throttle_bound(&gs_gate_self, stream, (call & GS_CALL_PER_THREAD) != 0);
 }
 
-/* The answer to a copy or a set that is refused. Before the memory the driver looks at the stream: the
- * legacy stream disturbs captures, also with no bytes. */
+/* The answer to a copy or a set that is refused. Before the memory the driver looks at the stream:
+ * the legacy stream disturbs captures, also with no bytes. */
 static CUresult refusal_on(bool per_thread, CUstream stream)
 {
     CUresult result = gs_context_refusal(), asked = CUDA_SUCCESS;

@@ -150,8 +150,8 @@ void gs_gate_observe(void);
  * with it. */
 void gs_gate_shut(void);
 
-/* Under the memory lock: from now on waiting and new threads are refused (true; client thread only),
- * or wait again (false). Opening the gate ends it, too. */
+/* Under the memory lock: from now on waiting and new threads are refused (true; client thread
+ * only), or wait again (false). Opening the gate ends it, too. */
 void gs_gate_refuse(bool refuse);
 
 /* True while others wait for the device: then the caller, inside, bounds its unfinished work. */

@@ -119,9 +119,9 @@ static CUresult free_range(struct gs_range *range, const struct gs_stream_positi
     return result;
 }
 
-/* The error of the context that the memory was allocated in, if that has failed for good: the driver
- * frees nothing of it, whatever context is current, but memory of a pool. An address inside is wrong
- * in any case. */
+/* The error of the context that the memory was allocated in, if that has failed for good: the
+ * driver frees nothing of it, whatever context is current, but memory of a pool. An address inside
+ * is wrong in any case. */
 static CUresult check_owner(CUdeviceptr address)
 {
     struct gs_allocation allocation;

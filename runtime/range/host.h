@@ -54,8 +54,8 @@ void gs_host_keep(struct gs_host_block *block);
 /* Of its last holder: the block ends. Takes NULL. Any thread. */
 void gs_host_put(struct gs_host_block *block);
 
-/* Takes over mapped memory, for one holder. whole: it has no holes, which to register it would fill.
- * NULL: out of host memory, and it is unmapped. */
+/* Takes over mapped memory, for one holder. whole: it has no holes, which to register it would
+ * fill. NULL: out of host memory, and it is unmapped. */
 struct gs_host_common *gs_host_share(char *memory, uint64_t bytes, uint64_t number,
                                      bool foreign, bool whole);
 /* Of its last holder: it is unmapped. Any thread. */
@@ -82,8 +82,8 @@ void gs_host_prepare(uint64_t bytes);
 bool gs_host_register_one(void);
 bool gs_host_has_unregistered(void);
 
-/* Releases one piece of common memory that nobody has any more; true: there is more. With the current
- * context, if there is one; the driver may wait for all that runs in it. Client thread. */
+/* Releases one piece of common memory that nobody has any more; true: there is more. With the
+ * current context, if there is one; the driver may wait for all that runs in it. Client thread. */
 bool gs_host_release_one(void);
 bool gs_host_has_ended(void);
 

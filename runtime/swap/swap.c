@@ -388,8 +388,9 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news
         return GS_SWAP_SHORT;
     /* Memory that has come may hold what is needed, and be done at once: more of it at a time. Its
      * hashes are waited for, and to run them a card may have to change to this program's context
-     * each time: so several pieces are taken together. If all is copied anyway, pieces are taken while
-     * others are copied: to map a piece takes the driver 1 ms (H200) while the other program copies. */
+     * each time: so several pieces are taken together. If all is copied anyway, pieces are taken
+     * while others are copied: to map a piece takes the driver 1 ms (H200) while the other program
+     * copies. */
     ahead = gs_handover_in_hand(device) != 0 ? AHEAD_BYTES : QUEUE_BYTES;
     if (ahead == AHEAD_BYTES && gs_match_is_likely(mover) && mover->bytes > QUEUE_BYTES)
         ahead = 0;

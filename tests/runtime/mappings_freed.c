@@ -103,8 +103,8 @@ static void fill_nodes_of_pool(CUcontext context)
 CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *from, size_t bytes,
                                    CUstream stream);
 
-/* The legacy stream disturbs a capture before the driver looks at the memory. per_thread: it is named
- * in a call whose own default is the thread's stream. */
+/* The legacy stream disturbs a capture before the driver looks at the memory. per_thread: it is
+ * named in a call whose own default is the thread's stream. */
 static void refuse_beside_capture(CUdeviceptr freed, bool per_thread)
 {
     static uint8_t bytes[16];

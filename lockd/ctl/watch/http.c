@@ -379,7 +379,8 @@ int http_serve(int listener, const struct http_handler *handler, const volatile 
     return 0;
 }
 
-/* Listens there; in where: the address in the form of a URL, with the port that the system chose for port 0. */
+/* Listens there; in where: the address in the form of a URL, with the port that the system chose
+ * for port 0. */
 static int listen_at(const struct addrinfo *place, const char *text, char *where, size_t size,
                      struct gs_err *err)
 {

@@ -213,8 +213,8 @@ static void sums_are_right(const struct sched_device *device)
     }
 }
 
-/* For what part of 200 seconds the victim, with 6 of 10 GiB, runs beside so many; in ppm. They were there
- * before it. A switch takes a step or two. */
+/* For what part of 200 seconds the victim, with 6 of 10 GiB, runs beside so many; in ppm. They were
+ * there before it. A switch takes a step or two. */
 static uint64_t part_beside(struct harness *h, int others, void (*lie)(struct harness *, int),
                             bool card)
 {
@@ -294,8 +294,8 @@ static void liars_cost_no_more_than_an_honest_program(void **state)
     }
 }
 
-/* A user with many programs has no more than a user with one, also while they are new: these go first,
- * and leave the floor, which is 0.3. */
+/* A user with many programs has no more than a user with one, also while they are new: these go
+ * first, and leave the floor, which is 0.3. */
 static void many_honest_programs_leave_another_user_its_part(void **state)
 {
     assert_true(part_beside(*state, 10, is_honest, false) >= 280000);
@@ -386,8 +386,8 @@ static void a_slow_bus_is_no_lack_of_progress(void **state)
     assert_true(ran[0] > STEPS / 4 && ran[1] > STEPS / 4);
 }
 
-/* 30 of 40 GiB come in at 150 MB/s, for they were spilled to a disk; those of the other user at once. No turn
- * is lost. */
+/* 30 of 40 GiB come in at 150 MB/s, for they were spilled to a disk; those of the other user at
+ * once. No turn is lost. */
 static void memory_may_come_from_a_disk(void **state)
 {
     enum { STEP = 10, STEPS = 60000 };

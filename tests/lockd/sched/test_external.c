@@ -47,8 +47,8 @@ static void external_the_other_does_not_answer_it_is_believed(void **state)
     assert_true(device_of(h)->measure.external == 2 * GIB);
 }
 
-/* Two programs see what a third has just taken: it is asked as well, and what it says counts. If it says
- * nothing, they are believed a second later. */
+/* Two programs see what a third has just taken: it is asked as well, and what it says counts. If it
+ * says nothing, they are believed a second later. */
 static void memory_just_taken_is_not_external_though_two_see_it(void **state)
 {
     struct harness *h = *state;
