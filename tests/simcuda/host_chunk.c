@@ -141,6 +141,11 @@ void sim_host_chunk_begin(void)
     pthread_mutex_unlock(&lock);
 }
 
+uint64_t simcuda_memory_ns(void)
+{
+    return __atomic_load_n(&sim_stats.memory_ns, __ATOMIC_RELAXED);
+}
+
 void sim_host_chunk_end(void)
 {
     operation.runs = false;

@@ -65,6 +65,9 @@ struct sim_stats {
 };
 extern struct sim_stats sim_stats; /* relaxed atomics; memory_* under sim.lock */
 
+/* For tests: memory_ns as it is now. */
+uint64_t simcuda_memory_ns(void) __attribute__((visibility("default")));
+
 static inline void sim_count(uint64_t *counter, uint64_t more)
 {
     __atomic_fetch_add(counter, more, __ATOMIC_RELAXED);

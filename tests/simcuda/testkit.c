@@ -232,6 +232,14 @@ double kit_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+uint64_t kit_processor_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 bool kit_all_bytes(CUdeviceptr address, size_t size, unsigned char value)
 {
     unsigned char *bytes = malloc(size);

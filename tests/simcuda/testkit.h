@@ -58,6 +58,9 @@ kit_vmm(size_t size,
 extern const CUmemAllocationProp kit_prop;
 extern const CUmemAccessDesc kit_access;
 double kit_seconds(void);
+uint64_t kit_processor_ns(void); /* processor time of the calling thread */
+/* The driver's: the time that operations of this process have taken for memory, by the model. */
+uint64_t simcuda_memory_ns(void);
 
 /* Whether all bytes of that memory have the value; what cuMemGetInfo() calls free. */
 bool kit_all_bytes(CUdeviceptr address, size_t size, unsigned char value);
