@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #define GS_WIRE_MAGIC   0x48535047u /* "GPSH" */
-#define GS_WIRE_VERSION 7
+#define GS_WIRE_VERSION 8
 
 /* Bounds of what a program or gpusharectl may ask for. */
 #define GS_WEIGHT_DEFAULT 100
@@ -150,6 +150,7 @@ struct gs_wire_state {
     /* Bytes of resident that cannot leave, since the program's own limits (RLIMIT_DATA, RLIMIT_AS)
      * leave no host memory for them. */
     uint64_t stays;
+    uint64_t loose; /* managed memory that nothing counts: any of it may be on the device */
     struct gs_wire_saved saved;
 };
 
@@ -565,7 +566,7 @@ struct gs_wire_end {
 };
 
 #define GS_SIZE(name, bytes) (sizeof(struct gs_wire_##name) == (bytes))
-_Static_assert(GS_SIZE(header, 16) && GS_SIZE(hello, 112) && GS_SIZE(state, 400) &&
+_Static_assert(GS_SIZE(header, 16) && GS_SIZE(hello, 112) && GS_SIZE(state, 408) &&
                    GS_SIZE(open, 40) && GS_SIZE(share, 80) && GS_SIZE(note, 248) &&
                    GS_SIZE(sees, 112) && GS_SIZE(move, 232) && GS_SIZE(relocate, 40) &&
                    GS_SIZE(kin, 32) && GS_SIZE(target, 232) && GS_SIZE(wish, 24) &&

@@ -30,7 +30,7 @@ static const char *check_state(const void *message)
             ?: RULE(state->pinned_graphs <= state->pinned)
             ?: RULE(state->pinned_arrays <= state->pinned)
             ?: RULE(state->host_used <= LOCKD_BYTES_MAX && state->over <= state->host_used)
-            ?: RULE(state->host_wanted <= LOCKD_BYTES_MAX)
+            ?: RULE(state->host_wanted <= LOCKD_BYTES_MAX && state->loose <= LOCKD_BYTES_MAX)
             ?: RULE(state->given <= GS_GIVEN_MOST && state->given_network >> state->given == 0);
 
     for (unsigned i = 0; broken == NULL && i < GS_GIVEN_MOST; i++)

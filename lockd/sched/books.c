@@ -65,6 +65,16 @@ static void sort_victim(struct sched_member *member, bool busy)
     sched_order_insert(of, &member->books.victim);
 }
 
+/* A false word could hide what somebody else has: beside programs of other users it counts as far as
+ * the card shows that memory. */
+static uint64_t loose_of(const struct sched_member *member)
+{
+    const uint64_t shown = member->evidence.shown == UINT64_MAX ? 0 : member->evidence.shown;
+
+    return member->device->measure.several ? sched_min(member->report.loose, shown)
+                                           : member->report.loose;
+}
+
 static struct sched_share share_of(const struct sched_member *member, bool busy, uint64_t now)
 {
     const uint64_t need = sched_need(member);
@@ -88,6 +98,7 @@ static struct sched_share share_of(const struct sched_member *member, bool busy,
         .beyond = beyond ? member->report.over : 0, /* until its demand counts them again */
         .unsure = unsure ? member->report.resident : 0,
         .unsure_most = unsure ? sched_member_hold(member) : 0,
+        .loose = loose_of(member),
     };
 }
 
@@ -106,6 +117,7 @@ static void count_share(struct sched_member *member, const struct sched_share *s
     sum->held += share->held - old->held;
     sum->unsure += share->unsure - old->unsure;
     sum->unsure_most += share->unsure_most - old->unsure_most;
+    sum->loose += share->loose - old->loose;
     member->party->books.demand += share->demand - old->demand;
     *old = *share;
 }

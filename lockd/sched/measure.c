@@ -6,8 +6,8 @@
  *
  * Each report puts external between two figures: the bytes in use, less the bytes that
  * programs have. A program that moves memory, or has not read a new budget, may have anything
- * between nothing and the most that it may hold. Without such programs both figures are the
- * same.
+ * between nothing and the most that it may hold. Of managed memory that is not counted the driver
+ * may have brought in any part. Without such programs both figures are the same.
  *
  * A report that contradicts the known value opens a *doubt*. The word of a single program is
  * not enough: a moment later it is asked again, together with some others. A value that another
@@ -316,8 +316,9 @@ static void bound_external(const struct sched_device *device, uint64_t device_fr
         sched_min(steps_up(sched_less(used, sure - sched_denial_overdue_bytes(device, now))),
                   device->measure.total);
     *least =
-        sched_min(steps_up(sched_less(sched_less(used, sure),
-                                      device->books.sum.unsure_most + departed_bytes(device))),
+        sched_min(steps_up(sched_less(sched_less(used, sure), device->books.sum.unsure_most +
+                                                                  device->books.sum.loose +
+                                                                  departed_bytes(device))),
                   device->measure.total);
 }
 
@@ -356,7 +357,7 @@ void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t n
     const struct sched_share *sum = &device->books.sum, *own = &member->books.share;
     const uint64_t used = sched_less(device->measure.total, bytes),
                    theirs = sum->resident - sum->unsure + own->unsure + sum->unsure_most -
-                            own->unsure_most + departed_bytes(device);
+                            own->unsure_most + sum->loose - own->loose + departed_bytes(device);
 
     if (device->measure.measured)
         weigh_report(member, sched_less(used, theirs) / SHARE_STEP * SHARE_STEP,

@@ -37,6 +37,7 @@ struct sched_share {
     uint64_t beyond; /* what it was told to put beyond the card, which comes back */
     /* it moves, or has not read a new budget: that may really be anything from 0 to the most */
     uint64_t unsure, unsure_most;
+    uint64_t loose; /* anything up to this may be on the device beside all that is counted */
 };
 
 /* A member said that external is something else; no other has yet. */
@@ -66,6 +67,7 @@ struct sched_member_report {
     uint64_t pinned_graphs, pinned_arrays, shared; /* parts of pinned */
     uint64_t over;                                 /* beyond the card, in none of these */
     uint64_t stays; /* of resident: the program has no host memory for it */
+    uint64_t loose; /* managed memory that is in none of these */
     uint64_t total; /* of the device, or the program's own limit */
     bool measures;  /* ... no limit: it has said what the driver calls free */
     uint64_t moved_out, moved_in, calls, switch_ns;

@@ -215,6 +215,7 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
     member->report.pinned_graphs = state->pinned_graphs;
     member->report.pinned_arrays = state->pinned_arrays;
     member->report.over = state->over;
+    member->report.loose = state->loose;
     sched_books_stays(member, sched_min(state->stays, resident));
     sched_short_used(member);
     count_moved(member, state);

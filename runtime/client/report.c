@@ -100,6 +100,7 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     state->resident = accounts.resident - (kept < accounts.resident ? kept : accounts.resident);
     if (!report->partial)
         state->stays = bytes_that_stay(device, state->resident);
+    state->loose = accounts.loose;
     state->pinned_graphs = device->graphs.bytes;
     state->pinned_arrays = atomic_load_explicit(&device->arrays, memory_order_relaxed);
     state->pinned = gs_memory_pinned(device, &accounts);
@@ -139,7 +140,7 @@ static enum worth worth_sending(const struct gs_wire_state *state,
     const bool moving = (state->flags & GS_STATE_MOVING) != 0;
 
     if (state->flags != sent->flags || state->target_seq != sent->target_seq ||
-        state->pinned != sent->pinned || state->short_bytes != 0)
+        state->pinned != sent->pinned || state->loose != sent->loose || state->short_bytes != 0)
         return NOW;
     if (state->demand == sent->demand && state->resident == sent->resident)
         return state->host_used == sent->host_used && state->host_wanted == sent->host_wanted &&

@@ -416,6 +416,29 @@ static void memory_that_is_released_again_and_again_hides_nothing_for_long(void 
     assert_int_equal(device_of(h)->measure.external, 2 * GIB);
 }
 
+/* Managed memory that nobody counts is on the card, and the other program measures: none of it is external, but
+ * more than that is. */
+static void managed_memory_that_is_not_counted_is_not_external(void **state)
+{
+    struct harness *h = *state;
+
+    two_run(h);
+    h->client[0].state.loose = 2 * GIB;
+    say_state(h, 0, R, 4 * GIB, 4 * GIB);
+    h->free_bytes = GIB;
+    for (unsigned i = 0; i < 30; i++) {
+        say_state(h, 1, R, 3 * GIB, 3 * GIB);
+        pass_time(h, 100 * MS);
+    }
+    assert_int_equal(device_of(h)->measure.external, 0);
+    h->free_bytes = 0;
+    for (unsigned i = 0; i < 30; i++) {
+        say_state(h, 1, R, 3 * GIB, 3 * GIB);
+        pass_time(h, 100 * MS);
+    }
+    assert_int_equal(device_of(h)->measure.external, GIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,6 +459,7 @@ int main(void)
         scenario(program_that_ended_hides_nothing_for_long),
         scenario(memory_that_is_being_released_is_not_external),
         scenario(memory_that_is_released_again_and_again_hides_nothing_for_long),
+        scenario(managed_memory_that_is_not_counted_is_not_external),
         scenario(program_that_moves_for_ever_hides_no_more_than_it_may_hold),
     };
 

@@ -181,6 +181,19 @@ class Turns(unittest.TestCase):
         other.end()
         first.end()
 
+    def test_more_than_the_card_has_is_no_memory_of_a_stranger(self):
+        """The driver removes it for the other program, which sees it in use for longer than the daemon needs to believe in strangers."""
+        first, other = told(self.card), Told(self.card)
+        self.assertEqual(other.say("zero 2"), "ok")
+        self.assertEqual(first.say("alloc 100"), "ok")
+        self.assertEqual(first.say("touch"), "ok")
+        self.assertEqual(other.say("free 0"), "ok")  # what is free is measured again
+        time.sleep(3)
+        self.assertEqual(other.say("zero 40"), "ok")
+        self.assertEqual(first.say("expect 1"), "ok")
+        other.end()
+        first.end()
+
     def test_attached_to_the_host_it_is_the_drivers(self):
         first = told(self.card)
         self.assertEqual(first.say("alloc 24"), "ok")
