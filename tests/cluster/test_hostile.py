@@ -308,9 +308,9 @@ class Hostile(PluginTest):
         self.kubelet.start()
         self.start()
         count, until = 0, time.monotonic() + 10
-        while time.monotonic() < until:
+        while time.monotonic() < until or count < 3:
             try:
-                self.kubelet.registered.get(timeout=max(0.01, until - time.monotonic()))
+                self.kubelet.registered.get(timeout=max(0.01, until - time.monotonic()) if count > 2 else PATIENCE)
             except kubelet.queue.Empty:
                 break
             count += 1
@@ -325,13 +325,19 @@ class Hostile(PluginTest):
         path = os.path.join(self.folder, "lockd.sock")
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as deaf:
             deaf.bind(path)
-            deaf.listen(8)
+            deaf.listen(20)
+            deaf.setblocking(False)
             plugin = self.begin()
             everything = list(plugin.next_list())
-            start = time.monotonic()
+            start, asked = time.monotonic(), 0
             for _ in range(20):
                 self.assertEqual(len(plugin.prefer(everything, 1)), 1)
-            self.assertLess(time.monotonic() - start, 10)
+                try:
+                    deaf.accept()[0].close()
+                    asked += 1
+                except BlockingIOError:
+                    pass
+            self.assertTrue(1 <= asked <= 1 + (time.monotonic() - start) / 30, asked)  # LOAD_PAUSE
         self.wait_text("the load of the GPUs is not known")
         plugin.close()
 
@@ -354,9 +360,7 @@ class Hostile(PluginTest):
         raw.sendall(headers(1, "Allocate") + frame(DATA, 0, 1, b"\0\0\0"))  # the rest does not come
         silent = self.raw()
         self.process.send_signal(signal.SIGTERM)
-        start = time.monotonic()
         self.assertEqual(self.process.wait(PATIENCE), 0, self.text())
-        self.assertLess(time.monotonic() - start, 20)
         self.assertEqual(plugin.next_list(), "end")
         silent.close()
         plugin.close()
@@ -387,10 +391,8 @@ class Hostile(PluginTest):
         """Not only when the GPUs are looked at the next time."""
         plugin = self.begin("--period", "3600")
         plugin.next_list()
-        start = time.monotonic()
         self.tell(f"xid {SECOND} 79")
         self.wait_list(plugin, lambda health: health == {FIRST: "Healthy", SECOND: "Unhealthy"})
-        self.assertLess(time.monotonic() - start, 60)
         plugin.close()
 
 

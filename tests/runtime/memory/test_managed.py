@@ -3,7 +3,7 @@
 """Managed memory of programs has turns: on a simulated card that charges for faults and pushes out pages. test_managed.py --build DIR
 
 managed.c is the program. What the pair costs is counted in pages that were pushed out and faults, which a busy machine does not
-change; the times are compared with those of the same pair without gpushare, and printed.
+change; the times are only printed.
 """
 import json
 import os
@@ -64,7 +64,7 @@ class Pair(unittest.TestCase):
         self.assertLessEqual(evicted, 10)
         self.assertGreater(evicted_wild, 500)
         self.assertLess(faults, 2 * faults_alone)  # each page once, and no more
-        self.assertGreater(wild, 2 * turns)
+        self.assertGreater(faults_wild, 2 * faults)
 
 
 class Random(unittest.TestCase):
