@@ -29,30 +29,12 @@ int elf_fault_calls;
 long elf_fault_byte = -1;
 #endif
 
-/* Whether printing is the only purpose of the run. */
-static bool is_report(const struct elf_options *options)
-{
-    return options->print || options->check || options->dry_run || options->help ||
-           options->version;
-}
-
-/* Flushes the output. The files are processed even if the report could not be printed. */
-static bool say_all(const struct elf_options *options)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return true;
-    fprintf(stderr, "gpushare-patch: cannot write to standard output%s\n",
-            is_report(options)
-                ? ""
-                : "; the exit status still tells whether the files were changed");
-    return false;
-}
-
 static enum elf_exit run_all(int argc, char **argv)
 {
     enum elf_exit result = ELF_EXIT_DONE;
     struct elf_options options;
     struct gs_err err = {0};
+    bool is_report; /* printing is the only purpose of the run */
 
     if (elf_options_parse(&options, argc, argv, &err) != 0) {
         elf_say(stderr, "gpushare-patch: %s\n", err.text);
@@ -80,9 +62,14 @@ static enum elf_exit run_all(int argc, char **argv)
                                      elf_act(options.files[i], &options, stdout, stderr, NULL));
     }
     elf_reach_free(options.reach);
-    if (!say_all(&options) && is_report(&options))
-        result = ELF_EXIT_FAILED;
-    return result;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return result;
+    /* the files are processed even if the report could not be printed */
+    is_report =
+        options.print || options.check || options.dry_run || options.help || options.version;
+    fprintf(stderr, "gpushare-patch: cannot write to standard output%s\n",
+            is_report ? "" : "; the exit status still tells whether the files were changed");
+    return is_report ? ELF_EXIT_FAILED : result;
 }
 
 struct run {

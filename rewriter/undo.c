@@ -39,9 +39,6 @@ typedef enum elf_exit elf_undo_call(const struct elf_listed *entry,
  * restores a file of another user in a process that has become that user. The undo note
  * must have the checksum that was listed, and so must the restored bytes (job/act.c). */
 
-/* The lists of other users. Each is read, and its files restored, in a process that has
- * become that user before it opens anything, as is done for one file. */
-
 #define HOMES            "/home"
 #define PATIENCE_SECONDS 3600 /* a user's file system may never answer */
 
@@ -127,13 +124,6 @@ struct user {
     char home[];
 };
 
-static bool is_in(const struct user *list, uid_t user)
-{
-    while (list != NULL && list->user != user)
-        list = list->next;
-    return list != NULL;
-}
-
 /* False if there is no memory. */
 static bool add_user(struct user **list, uid_t user, gid_t group, const char *home)
 {
@@ -173,12 +163,16 @@ static bool add_owners(struct user **list)
     bool good = true;
 
     while (homes != NULL && good && (entry = readdir(homes)) != NULL) {
+        const struct user *known = *list;
+
         if (entry->d_name[0] == '.' ||
             fstatat(dirfd(homes), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-            !S_ISDIR(st.st_mode) || st.st_uid == 0 || is_in(*list, st.st_uid))
+            !S_ISDIR(st.st_mode) || st.st_uid == 0)
             continue;
+        while (known != NULL && known->user != st.st_uid)
+            known = known->next;
         snprintf(path, sizeof path, HOMES "/%s", entry->d_name);
-        good = add_user(list, st.st_uid, st.st_gid, path);
+        good = known != NULL || add_user(list, st.st_uid, st.st_gid, path);
     }
     if (homes != NULL)
         closedir(homes);
@@ -309,17 +303,6 @@ static enum elf_exit call_as_owner(uid_t owner, gid_t group, elf_undo_call *call
                                         : call_as(owner, group, NULL, call, entry, options);
 }
 
-/* Restores the folder that --venv or --tree was given; no link is followed. */
-static void restore_root(const struct elf_listed *entry, const struct elf_options *options)
-{
-    struct elf_root folder;
-    struct stat st;
-
-    if (elf_root_open_resolved(&folder, entry->root, NULL) == 0 && fstat(folder.fd, &st) == 0)
-        call_as_owner(st.st_uid, st.st_gid, act_on_root, entry, options);
-    elf_root_close(&folder); /* else it is gone, or a link leads elsewhere now */
-}
-
 /* Files that the removal of a package leaves if patched files could not be restored: a stub
  * in the library's place, and a copy of this tool to restore them with. The file `stub`
  * beside the list has the full path of each, one a line. */
@@ -340,28 +323,22 @@ static bool is_stub(const struct elf_entry *entry)
 {
     GS_CLOSE_FD int fd =
         openat(entry->folder, entry->base, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    char *bytes = malloc(MOST);
+    GS_FREE char *bytes = malloc(MOST);
     ssize_t n = fd >= 0 && bytes != NULL ? read(fd, bytes, MOST) : -1;
-    const bool marked = n > 0 && memmem(bytes, (size_t)n, STUB_MARK, sizeof STUB_MARK) != NULL;
 
-    free(bytes);
-    return marked;
+    return n > 0 && memmem(bytes, (size_t)n, STUB_MARK, sizeof STUB_MARK) != NULL;
 }
 
-static bool is_this_tool(const struct elf_entry *entry)
-{
-    struct stat a, b;
-
-    return fstatat(entry->folder, entry->base, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
-           stat("/proc/self/exe", &b) == 0 && gs_same_inode(&a, &b);
-}
-
+/* Removes a stub, or this tool. */
 static void drop_file(const struct elf_root *everything, const char *path)
 {
     struct elf_entry entry;
+    struct stat st, own;
 
     if (elf_entry_open(&entry, everything, path, NULL) == 0 &&
-        (is_stub(&entry) || is_this_tool(&entry)) && unlinkat(entry.folder, entry.base, 0) != 0)
+        (is_stub(&entry) || (fstatat(entry.folder, entry.base, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                             stat("/proc/self/exe", &own) == 0 && gs_same_inode(&st, &own))) &&
+        unlinkat(entry.folder, entry.base, 0) != 0)
         elf_say(stderr, "gpushare-patch: %s: cannot be removed: %s\n", path, strerror(errno));
     elf_entry_close(&entry);
 }
@@ -432,22 +409,6 @@ static enum elf_exit show_list(const struct elf_registry *registry,
     return ELF_EXIT_DONE;
 }
 
-/* Restores folders first, each once: that restores links, manifests and RECORD files as
- * well. */
-static void restore_folders(const struct elf_registry *registry,
-                            const struct elf_options *options)
-{
-    for (size_t i = 0; i < registry->count; i++) {
-        const struct elf_listed *entry = &registry->entries[i];
-        bool known = entry->root[0] == '\0';
-
-        for (size_t j = 0; j < i && !known; j++)
-            known = strcmp(registry->entries[j].root, entry->root) == 0;
-        if (!known)
-            restore_root(entry, options);
-    }
-}
-
 /* Restores one entry, or reports why it cannot. */
 static enum elf_exit settle_entry(const struct elf_listed *entry,
                                   const struct elf_options *options)
@@ -477,12 +438,28 @@ static enum elf_exit settle_entry(const struct elf_listed *entry,
     return result;
 }
 
+/* Restores the folders that --venv or --tree was given first, each once: that restores links,
+ * manifests and RECORD files as well. No link is followed. */
 static enum elf_exit restore_list(const struct elf_registry *registry,
                                   const struct elf_options *options)
 {
     enum elf_exit result = ELF_EXIT_DONE;
 
-    restore_folders(registry, options);
+    for (size_t i = 0; i < registry->count; i++) {
+        const struct elf_listed *entry = &registry->entries[i];
+        bool known = entry->root[0] == '\0';
+        struct elf_root folder;
+        struct stat st;
+
+        for (size_t j = 0; j < i && !known; j++)
+            known = strcmp(registry->entries[j].root, entry->root) == 0;
+        if (known)
+            continue;
+        if (elf_root_open_resolved(&folder, entry->root, NULL) == 0 &&
+            fstat(folder.fd, &st) == 0)
+            call_as_owner(st.st_uid, st.st_gid, act_on_root, entry, options);
+        elf_root_close(&folder); /* else it is gone, or a link leads elsewhere now */
+    }
     for (size_t i = 0; i < registry->count; i++)
         result = elf_undo_both(result, settle_entry(&registry->entries[i], options));
     return result;

@@ -37,12 +37,6 @@ static int add_import(struct elf_facts *facts, size_t *room, struct elf_import i
     return 0;
 }
 
-static bool starts_program(const char *name)
-{
-    return strncmp(name, "exec", 4) == 0 || strcmp(name, "fexecve") == 0 ||
-           strncmp(name, "posix_spawn", 11) == 0;
-}
-
 static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct elf_image *image,
                           size_t index, const Elf64_Sym *symbol)
 {
@@ -57,7 +51,8 @@ static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct el
         facts->driver_import = name;
     if (facts->runtime_import == NULL && elf_name_is_runtime_api(name))
         facts->runtime_import = name;
-    facts->starts_programs |= starts_program(name);
+    facts->starts_programs |= strncmp(name, "exec", 4) == 0 || strcmp(name, "fexecve") == 0 ||
+                              strncmp(name, "posix_spawn", 11) == 0;
     facts->imports_dlsym |= strcmp(name, "dlsym") == 0 || strcmp(name, "dlvsym") == 0;
     facts->imports_dlopen |= strcmp(name, "dlopen") == 0;
     facts->imports_dlmopen |= strcmp(name, "dlmopen") == 0;
@@ -141,29 +136,24 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-static size_t word_length(const char *text, size_t most)
-{
-    size_t n = 0;
-
-    while (n < most && (is_letter(text[n]) || (text[n] >= '0' && text[n] <= '9')))
-        n++;
-    return n;
-}
-
 /* Takes the word that begins with "cu" at `at`. A word that is a driver function's name shows
  * that the file looks it up. Compilers that end no string with a zero byte (Rust's, Go's) put
  * one behind the other; so a second name is as good when the first has no borders. */
 static void take_word(struct elf_facts *facts, const char *text, const char *at, size_t left)
 {
-    size_t n = word_length(at, left < OVERLAP ? left : OVERLAP);
-    const char *name = elf_name_driver_start(at, n);
-    bool exact = name != NULL && strlen(name) == n && n < left && at[n] == '\0';
-    bool bordered = exact && (at == text || !is_letter(at[-1]));
+    const char *name;
+    bool bordered;
+    size_t n = 0;
 
-    if (bordered && elf_name_driver_since(name) > facts->newest_api)
-        facts->newest_api = elf_name_driver_since(name);
+    while (n < left && n < OVERLAP && (is_letter(at[n]) || (at[n] >= '0' && at[n] <= '9')))
+        n++;
+    name = elf_name_driver_start(at, n);
     if (name == NULL)
         return;
+    bordered =
+        strlen(name) == n && n < left && at[n] == '\0' && (at == text || !is_letter(at[-1]));
+    if (bordered && elf_name_driver_since(name) > facts->newest_api)
+        facts->newest_api = elf_name_driver_since(name);
     facts->looks_up_enough |=
         bordered || (facts->looked_up != NULL && facts->looked_up != name);
     if (facts->looked_up == NULL)
@@ -223,16 +213,6 @@ static void look_for_libraries(struct elf_facts *facts, const uint8_t *bytes, si
     }
 }
 
-/* Programs that carry others: PyInstaller's starts itself again, and that one is routed. */
-static void look_for_packers(struct elf_facts *facts, const uint8_t *bytes, size_t length)
-{
-    if (!facts->starts_programs)
-        return;
-    facts->is_nuitka |= holds_text(bytes, length, "NUITKA_ONEFILE_RANDOM");
-    if (holds_text(bytes, length, "PYINSTALLER_") || holds_text(bytes, length, "_MEIPASS"))
-        facts->starts_programs = false;
-}
-
 static int search_segment(struct elf_facts *facts, const struct elf_image *image,
                           uint64_t offset, uint64_t size, uint8_t *buffer, struct gs_err *err)
 {
@@ -248,9 +228,14 @@ static int search_segment(struct elf_facts *facts, const struct elf_image *image
             facts->cudart_static = holds_text(buffer, kept + n, "cudaErrorCudartUnloading");
         if (!facts->names_libcuda)
             facts->names_libcuda = holds_text(buffer, kept + n, "libcuda.so");
-        look_for_packers(facts, buffer, kept + n);
         if (!facts->names_cudart)
             facts->names_cudart = holds_text(buffer, kept + n, "libcudart.so");
+        /* programs that carry others: PyInstaller's starts itself again, and is routed then */
+        if (facts->starts_programs) {
+            facts->is_nuitka |= holds_text(buffer, kept + n, "NUITKA_ONEFILE_RANDOM");
+            facts->starts_programs = !holds_text(buffer, kept + n, "PYINSTALLER_") &&
+                                     !holds_text(buffer, kept + n, "_MEIPASS");
+        }
         look_for_names(facts, buffer, kept + n);
         look_for_libraries(facts, buffer, kept + n);
         offset += n;
@@ -262,29 +247,23 @@ static int search_segment(struct elf_facts *facts, const struct elf_image *image
     return 0;
 }
 
-static bool is_data(const struct elf_image *image, size_t i)
-{
-    const Elf64_Shdr *s = &image->sections[i];
-    const char *name = elf_image_section_name(image, i);
-
-    return s->sh_type == SHT_PROGBITS && (s->sh_flags & SHF_ALLOC) &&
-           (strncmp(name, ".rodata", 7) == 0 || strncmp(name, ".data", 5) == 0 ||
-            strncmp(name, ".lrodata", 8) == 0 || strncmp(name, ".ldata", 6) == 0);
-}
-
 static int search_all(struct elf_facts *facts, const struct elf_image *image, bool all,
                       uint8_t *buffer, struct gs_err *err)
 {
     int ret = 0;
 
-    if (image->section_count > 0) {
-        for (size_t i = 1; ret == 0 && i < image->section_count; i++)
-            if (is_data(image, i) && (all || !elf_facts_cuda(facts)))
-                ret = search_segment(facts, image, image->sections[i].sh_offset,
-                                     image->sections[i].sh_size, buffer, err);
-        return ret;
+    for (size_t i = 1; ret == 0 && i < image->section_count; i++) {
+        const Elf64_Shdr *s = &image->sections[i];
+        const char *name = elf_image_section_name(image, i);
+
+        if (s->sh_type == SHT_PROGBITS && (s->sh_flags & SHF_ALLOC) &&
+            (strncmp(name, ".rodata", 7) == 0 || strncmp(name, ".data", 5) == 0 ||
+             strncmp(name, ".lrodata", 8) == 0 || strncmp(name, ".ldata", 6) == 0) &&
+            (all || !elf_facts_cuda(facts)))
+            ret = search_segment(facts, image, s->sh_offset, s->sh_size, buffer, err);
     }
-    for (size_t i = 0; ret == 0 && i < image->header.e_phnum; i++) {
+    for (size_t i = 0; ret == 0 && image->section_count == 0 && i < image->header.e_phnum;
+         i++) {
         const Elf64_Phdr *p = &image->segments[i];
 
         if (p->p_type == PT_LOAD && (all || !elf_facts_cuda(facts)))

@@ -85,14 +85,5 @@ bool elf_image_is_program(const struct elf_image *image);
 /* The first dynamic entry with that tag, or NULL. */
 const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag);
 
-/* Whether the image's ELF header, all that has been read, is that of a 64-bit Linux program or
- * library for x86-64 or aarch64, with a sound table of segments. 0, or -ENOEXEC with a message
- * that says what it is. */
-int elf_header_check(const struct elf_image *image, struct gs_err *err);
-
 /* "x86-64" or "aarch64". */
 const char *elf_machine_name(unsigned machine);
-
-/* Whether version tables that exist stay inside the file, and their names in the string
- * table. 0 or -ENOEXEC. */
-int elf_versions_check(const struct elf_image *image, struct gs_err *err);

@@ -31,27 +31,27 @@ static const char *const wrapped[] = {
     "dlvsym",
 };
 
-static int compare_wrapped(const void *key, const void *row)
+/* Of both arrays: a row begins with its name. */
+static int compare_name(const void *key, const void *row)
 {
     return strcmp(key, *(const char *const *)row);
 }
 
-static int compare_driver(const void *key, const void *row)
+static const struct driver_name *find_driver(const char *name)
 {
-    return strcmp(key, ((const struct driver_name *)row)->name);
+    return bsearch(name, driver_names, sizeof driver_names / sizeof driver_names[0],
+                   sizeof driver_names[0], compare_name);
 }
 
 int elf_name_is_wrapped(const char *name)
 {
     return bsearch(name, wrapped, sizeof wrapped / sizeof wrapped[0], sizeof wrapped[0],
-                   compare_wrapped) != NULL;
+                   compare_name) != NULL;
 }
 
 int elf_name_driver_since(const char *name)
 {
-    const struct driver_name *row =
-        bsearch(name, driver_names, sizeof driver_names / sizeof driver_names[0],
-                sizeof driver_names[0], compare_driver);
+    const struct driver_name *row = find_driver(name);
 
     return row != NULL ? row->since : 0;
 }
@@ -67,8 +67,7 @@ const char *elf_name_driver_start(const char *text, size_t length)
         const struct driver_name *row;
 
         name[length] = '\0';
-        row = bsearch(name, driver_names, sizeof driver_names / sizeof driver_names[0],
-                      sizeof driver_names[0], compare_driver);
+        row = find_driver(name);
         if (row != NULL)
             return row->name;
     }

@@ -49,11 +49,11 @@ static bool find_trailer(struct elf_note *note, const struct elf_source *source,
 
 static int lose_note(const struct elf_source *source, const char *why, struct gs_err *err)
 {
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: was patched by gpushare-patch, but its undo note is %s (was the "
-                      "file changed after that?); install the file again from its package or "
-                      "build it again",
-                      source->name, why);
+    return elf_refuse(
+        source->name, err,
+        "was patched by gpushare-patch, but its undo note is %s (was the file changed after "
+        "that?); install the file again from its package or build it again",
+        why);
 }
 
 static int decode_copies(struct elf_note *note, const struct elf_source *source)
@@ -142,23 +142,17 @@ static int read_undo(struct elf_note *note, const struct elf_source *source,
                           trailer->undo_size - sizeof *head - copies);
 }
 
-/* Whether the undo note has another format than ours. Its place was written in the same way. */
-static bool is_foreign(const struct elf_source *source, uint64_t undo_offset)
-{
-    static const char ours[] = ELF_UNDO_MAGIC;
-    char magic[sizeof ours];
-
-    return undo_offset < source->size &&
-           elf_source_read(source, undo_offset, magic, sizeof magic, NULL) == 0 &&
-           memcmp(magic, ours, sizeof ours - 2) == 0 && !is_known(magic);
-}
-
 static int read_note(struct elf_note *note, const struct elf_source *source,
                      const struct elf_marker_trailer *trailer)
 {
     uint64_t room = note->segment.p_filesz - sizeof *trailer;
     uint64_t end = note->segment.p_offset + room;
-    bool foreign = is_foreign(source, trailer->undo_offset);
+    char magic[sizeof ELF_UNDO_MAGIC];
+    /* whether the undo note has another format than ours: its place was written in the same way */
+    bool foreign =
+        trailer->undo_offset < source->size &&
+        elf_source_read(source, trailer->undo_offset, magic, sizeof magic, NULL) == 0 &&
+        memcmp(magic, ELF_UNDO_MAGIC, sizeof magic - 2) == 0 && !is_known(magic);
     /* the first formats had the undo note behind the segment, not in it */
     uint64_t undo = foreign && trailer->undo_offset >= end ? 0 : trailer->undo_size;
     int ret;
@@ -171,12 +165,10 @@ static int read_note(struct elf_note *note, const struct elf_source *source,
     if (ret != 0)
         return ret;
     if (foreign)
-        return gs_err_set(
-            &note->lost, -ENOEXEC,
-            "%s: was patched by another version of gpushare-patch, whose undo notes "
-            "this version cannot read; restore it with that version, or install the "
-            "file again from its package or build it again",
-            source->name);
+        return elf_refuse(source->name, &note->lost,
+                          "was patched by another version of gpushare-patch, whose undo notes "
+                          "this version cannot read; restore it with that version, or install "
+                          "the file again from its package or build it again");
     if (undo > MAX_UNDO || undo < sizeof note->head)
         return lose_note(source, "damaged (size)", &note->lost);
     return read_undo(note, source, trailer, end - undo);

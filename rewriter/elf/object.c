@@ -6,6 +6,7 @@
  * second result is dropped.
  */
 #include "rewriter/elf/object.h"
+#include "common/fd.h"
 #include "rewriter/elf/facts.h"
 #include "rewriter/elf/note.h"
 #include "rewriter/elf/reader.h"
@@ -90,13 +91,6 @@ static void read_needed(struct elf_object *object, const struct elf_image *image
     }
 }
 
-/* The driver and gpushare's own libraries are where the calls end. */
-static bool is_end(const struct elf_object *object)
-{
-    return object->soname != NULL && (strncmp(object->soname, "libcuda.so", 10) == 0 ||
-                                      strncmp(object->soname, "libgpushare.so", 14) == 0);
-}
-
 static void read_image(struct elf_object *object, const struct elf_image *image)
 {
     struct elf_facts facts;
@@ -110,7 +104,11 @@ static void read_image(struct elf_object *object, const struct elf_image *image)
     object->runpath = copy_name(image, DT_RUNPATH);
     object->rpath = object->runpath == NULL ? copy_name(image, DT_RPATH) : NULL;
     object->can_dlopen = facts.imports_dlopen || facts.imports_dlmopen;
-    object->reaches = elf_facts_cuda(&facts) && !is_end(object);
+    /* the driver and gpushare's own libraries are where the calls end */
+    object->reaches =
+        elf_facts_cuda(&facts) &&
+        (object->soname == NULL || (strncmp(object->soname, "libcuda.so", 10) != 0 &&
+                                    strncmp(object->soname, "libgpushare.so", 14) != 0));
     object->mute = object->reaches && facts.import_count == 0 && facts.needed == NULL &&
                    facts.runtime_import == NULL && (facts.names_libcuda || facts.names_cudart);
     elf_facts_why(&facts, object->why, sizeof object->why);
@@ -139,63 +137,40 @@ static void read_file(struct elf_object *object, const char *path, int fd, off_t
     elf_note_deinit(&note);
 }
 
-static const struct elf_object *find_object(struct elf_reach *reach,
-                                            const struct elf_object *key)
-{
-    const struct elf_object *const *found;
-
-    pthread_mutex_lock(&reach->lock);
-    found = tfind(key, &reach->objects, compare_objects);
-    pthread_mutex_unlock(&reach->lock);
-    return found != NULL ? *found : NULL;
-}
-
-static const struct elf_object *keep_object(struct elf_reach *reach, struct elf_object *object)
-{
-    const struct elf_object *const *kept;
-
-    pthread_mutex_lock(&reach->lock);
-    kept = tsearch(object, &reach->objects, compare_objects);
-    pthread_mutex_unlock(&reach->lock);
-    if (kept == NULL || *kept != object)
-        free_object(object);
-    return kept != NULL ? *kept : NULL;
-}
-
 /* Opens nothing but a file: opening a device can do things. The descriptor, or -1. */
 static int open_regular(const char *path, struct stat *st)
 {
-    int place = open(path, O_PATH | O_CLOEXEC), fd = -1;
+    GS_CLOSE_FD int place = open(path, O_PATH | O_CLOEXEC);
     char link[32];
 
-    if (place >= 0 && fstat(place, st) == 0 && S_ISREG(st->st_mode)) {
-        snprintf(link, sizeof link, "/proc/self/fd/%d", place);
-        fd = open(link, O_RDONLY | O_CLOEXEC);
-    }
-    if (place >= 0)
-        close(place);
-    return fd;
+    if (place < 0 || fstat(place, st) != 0 || !S_ISREG(st->st_mode))
+        return -1;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", place);
+    return open(link, O_RDONLY | O_CLOEXEC);
 }
 
 const struct elf_object *elf_reach_object(struct elf_reach *reach, const char *path)
 {
-    const struct elf_object *found = NULL;
-    struct elf_object *object;
+    const struct elf_object *const *found;
+    struct elf_object key, *object;
     struct stat st;
-    int fd = open_regular(path, &st);
+    GS_CLOSE_FD int fd = open_regular(path, &st);
 
-    if (fd >= 0) {
-        const struct elf_object key = {.device = st.st_dev, .inode = st.st_ino};
-
-        found = find_object(reach, &key);
-        object = found == NULL ? calloc(1, sizeof *object) : NULL;
-        if (object != NULL) {
-            *object = key;
-            read_file(object, path, fd, st.st_size);
-            found = keep_object(reach, object);
-        }
+    if (fd < 0)
+        return NULL;
+    key = (struct elf_object){.device = st.st_dev, .inode = st.st_ino};
+    pthread_mutex_lock(&reach->lock);
+    found = tfind(&key, &reach->objects, compare_objects);
+    pthread_mutex_unlock(&reach->lock);
+    object = found == NULL ? calloc(1, sizeof *object) : NULL;
+    if (object != NULL) {
+        *object = key;
+        read_file(object, path, fd, st.st_size);
+        pthread_mutex_lock(&reach->lock);
+        found = tsearch(object, &reach->objects, compare_objects);
+        pthread_mutex_unlock(&reach->lock);
+        if (found == NULL || *found != object)
+            free_object(object);
     }
-    if (fd >= 0)
-        close(fd);
-    return found;
+    return found != NULL ? *found : NULL;
 }

@@ -6,24 +6,18 @@
 #include "common/utf8.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* U+0080 to U+009F in UTF-8: to some terminals each is an escape character and a letter. */
-static bool is_escape(const unsigned char *text)
-{
-    return text[0] == 0xc2 && text[1] >= 0x80 && text[1] <= 0x9f;
-}
-
 void elf_say_clean(char *text)
 {
-    for (; *text != '\0'; text++) {
-        if (is_escape((const unsigned char *)text))
-            *text++ = '?';
-        else if ((unsigned char)*text >= ' ' && *text != 0x7f)
+    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
+        /* U+0080 to U+009F in UTF-8: to some terminals each is an escape character and a letter */
+        if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f)
+            *at++ = '?';
+        else if (*at >= ' ' && *at != 0x7f)
             continue;
-        *text = '?';
+        *at = '?';
     }
 }
 

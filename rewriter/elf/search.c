@@ -6,6 +6,7 @@
  * of a library for different processors use CUDA in the same way. No state, any thread.
  */
 #include "rewriter/elf/search.h"
+#include "common/fd.h"
 #include "rewriter/elf/grow.h"
 
 #include <dirent.h>
@@ -22,13 +23,6 @@
 
 #define CACHE       "/etc/ld.so.cache"
 #define CACHE_MAGIC "glibc-ld.so.cache1.1"
-
-struct search {
-    struct elf_reach *reach;
-    unsigned machine;
-    const char *name;
-    char *path; /* PATH_MAX bytes: the result */
-};
 
 /* How one machine's loader is built: its default folders, its $LIB, its $PLATFORM, and the kind
  * of its libraries in the cache. Each list ends with NULL. */
@@ -55,13 +49,12 @@ static const struct habits habits[] = {
      {""}},
 };
 
-static const struct habits *find_habits(unsigned machine)
-{
-    for (size_t i = 0; i < sizeof habits / sizeof habits[0]; i++)
-        if (habits[i].machine == machine)
-            return &habits[i];
-    return NULL;
-}
+struct search {
+    struct elf_reach *reach;
+    const struct habits *machine;
+    const char *name;
+    char *path; /* PATH_MAX bytes: the result */
+};
 
 static const struct elf_object *try_path(const struct search *search, const char *folder,
                                          const char *variant)
@@ -72,17 +65,17 @@ static const struct elf_object *try_path(const struct search *search, const char
                  search->name) >= PATH_MAX)
         return NULL;
     object = elf_reach_object(search->reach, search->path);
-    return object != NULL && object->valid && object->machine == search->machine ? object
-                                                                                 : NULL;
+    return object != NULL && object->valid && object->machine == search->machine->machine
+               ? object
+               : NULL;
 }
 
 static const struct elf_object *try_folder(const struct search *search, const char *folder)
 {
-    const struct habits *machine = find_habits(search->machine);
     const struct elf_object *object = NULL;
 
-    for (size_t i = 0; machine != NULL && object == NULL && machine->variants[i] != NULL; i++)
-        object = try_path(search, folder, machine->variants[i]);
+    for (size_t i = 0; object == NULL && search->machine->variants[i] != NULL; i++)
+        object = try_path(search, folder, search->machine->variants[i]);
     return object;
 }
 
@@ -127,27 +120,19 @@ static bool expand_tokens(const char *text, const char *const values[3], char ou
     return true;
 }
 
-static void folder_of(const char *path, char folder[PATH_MAX])
-{
-    const char *slash = strrchr(path, '/');
-
-    snprintf(folder, PATH_MAX, "%.*s",
-             slash == NULL   ? 1
-             : slash == path ? 1
-                             : (int)(slash - path),
-             slash == NULL ? "." : path);
-}
-
 /* Tries a path, or a folder for the name, with every value of its tokens. */
 static const struct elf_object *try_expanded(const struct search *search, const char *text,
                                              const char *origin_of, bool is_folder)
 {
-    const struct habits *machine = find_habits(search->machine);
-    char origin[PATH_MAX], path[PATH_MAX];
+    const struct habits *machine = search->machine;
+    const char *slash = strrchr(origin_of, '/');
+    char origin[PATH_MAX] = ".", path[PATH_MAX];
     const struct elf_object *object = NULL;
 
-    folder_of(origin_of, origin);
-    for (size_t i = 0; machine != NULL && object == NULL && machine->libs[i] != NULL; i++)
+    if (slash != NULL)
+        snprintf(origin, sizeof origin, "%.*s",
+                 slash > origin_of ? (int)(slash - origin_of) : 1, origin_of);
+    for (size_t i = 0; object == NULL && machine->libs[i] != NULL; i++)
         for (size_t j = 0; object == NULL && machine->platforms[j] != NULL; j++) {
             const char *const values[] = {origin, machine->libs[i], machine->platforms[j]};
 
@@ -156,9 +141,8 @@ static const struct elf_object *try_expanded(const struct search *search, const 
             if (is_folder)
                 object = try_folder(search, *path != '\0' ? path : ".");
             else
-                object = try_path(
-                    &(struct search){search->reach, search->machine, path, search->path}, "",
-                    "");
+                object = try_path(&(struct search){search->reach, machine, path, search->path},
+                                  "", "");
             if (strstr(text, "PLATFORM") == NULL)
                 break;
         }
@@ -191,17 +175,16 @@ static const struct elf_object *try_list(const struct search *search, const char
 static const struct elf_object *look_in_cache(const struct search *search, const uint8_t *bytes,
                                               size_t size)
 {
-    const struct habits *machine = find_habits(search->machine);
     const uint8_t *head = memmem(bytes, size, CACHE_MAGIC, sizeof CACHE_MAGIC - 1);
     const struct elf_object *object;
     uint32_t count, entry[3];
 
-    if (head == NULL || machine == NULL || (size -= (size_t)(head - bytes)) < 48)
+    if (head == NULL || (size -= (size_t)(head - bytes)) < 48)
         return NULL;
     memcpy(&count, head + sizeof CACHE_MAGIC - 1, sizeof count);
     for (size_t i = 0; i < count && 48 + (i + 1) * 24 <= size; i++) {
         memcpy(entry, head + 48 + i * 24, sizeof entry);
-        if (entry[0] != machine->cache_kind || entry[1] >= size || entry[2] >= size ||
+        if (entry[0] != search->machine->cache_kind || entry[1] >= size || entry[2] >= size ||
             strncmp((const char *)head + entry[1], search->name, size - entry[1]) != 0 ||
             memchr(head + entry[2], '\0', size - entry[2]) == NULL)
             continue;
@@ -216,7 +199,7 @@ static const struct elf_object *look_in_cache(const struct search *search, const
 
 static const struct elf_object *try_cache(const struct search *search)
 {
-    int fd = open(CACHE, O_RDONLY | O_CLOEXEC);
+    GS_CLOSE_FD int fd = open(CACHE, O_RDONLY | O_CLOEXEC);
     const struct elf_object *object = NULL;
     void *bytes = MAP_FAILED;
     struct stat st;
@@ -225,21 +208,8 @@ static const struct elf_object *try_cache(const struct search *search)
         bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (bytes != MAP_FAILED) {
         object = look_in_cache(search, bytes, (size_t)st.st_size);
-        munmap(bytes,
-               (size_t)st.st_size); /* ldconfig replaces the file, it never shortens it */
+        munmap(bytes, (size_t)st.st_size); /* ldconfig replaces the file, never shortens it */
     }
-    if (fd >= 0)
-        close(fd);
-    return object;
-}
-
-static const struct elf_object *try_defaults(const struct search *search)
-{
-    const struct habits *machine = find_habits(search->machine);
-    const struct elf_object *object = NULL;
-
-    for (size_t i = 0; machine != NULL && object == NULL && machine->defaults[i] != NULL; i++)
-        object = try_folder(search, machine->defaults[i]);
     return object;
 }
 
@@ -250,9 +220,14 @@ static const struct elf_object *elf_search(struct elf_reach *reach,
                                            const struct elf_asker *asker, const char *name,
                                            char path[PATH_MAX])
 {
-    const struct search search = {reach, asker->object->machine, name, path};
+    struct search search = {reach, NULL, name, path};
     const struct elf_object *object = NULL;
 
+    for (size_t i = 0; i < sizeof habits / sizeof habits[0]; i++)
+        if (habits[i].machine == asker->object->machine)
+            search.machine = &habits[i];
+    if (search.machine == NULL)
+        return NULL;
     if (strchr(name, '/') != NULL)
         return try_expanded(&search, name, asker->path, false);
     if (asker->object->runpath == NULL)
@@ -263,7 +238,9 @@ static const struct elf_object *elf_search(struct elf_reach *reach,
     if (asker->object->no_defaults)
         return object;
     object = object ?: try_cache(&search);
-    return object ?: try_defaults(&search);
+    for (size_t i = 0; object == NULL && search.machine->defaults[i] != NULL; i++)
+        object = try_folder(&search, search.machine->defaults[i]);
+    return object;
 }
 
 /* Breadth first, as the loader does it: a library that is there by its name or SONAME is
@@ -360,15 +337,6 @@ static const struct elf_asker *elf_closure_cuda(const struct elf_closure *closur
         if (closure->list[i]->as.object->reaches)
             return &closure->list[i]->as;
     return NULL;
-}
-
-/* Whether a member can load plug-ins. */
-static bool elf_closure_can_dlopen(const struct elf_closure *closure)
-{
-    for (size_t i = 0; i < closure->count; i++)
-        if (closure->list[i]->as.object->can_dlopen)
-            return true;
-    return false;
 }
 
 #define DEPTH 2 /* folders below: lib/ollama/cuda_v12 is two below lib; plug-ins of plug-ins */
@@ -509,7 +477,10 @@ int elf_way_find(struct elf_way *way, struct elf_reach *reach, const char *path,
     struct elf_closure closure;
     const struct elf_asker *found;
     int ret = elf_closure_make(&closure, reach, path);
+    bool can_dlopen = false; /* a member can load plug-ins */
 
+    for (size_t i = 0; i < closure.count; i++)
+        can_dlopen |= closure.list[i]->as.object->can_dlopen;
     *way = (struct elf_way){0};
     found = ret == 0 ? elf_closure_cuda(&closure, 1) : NULL;
     if (found != NULL) {
@@ -517,7 +488,7 @@ int elf_way_find(struct elf_way *way, struct elf_reach *reach, const char *path,
         if (realpath(found->path, way->path) == NULL)
             snprintf(way->path, sizeof way->path, "%s", found->path);
         snprintf(way->why, sizeof way->why, "%s", found->object->why);
-    } else if (ret == 0 && plugins && elf_closure_can_dlopen(&closure)) {
+    } else if (ret == 0 && plugins && can_dlopen) {
         hunt_named(&hunt, &closure, DEPTH);
         if (way->kind == ELF_WAY_NONE)
             hunt_beside(&hunt, path);

@@ -54,11 +54,10 @@ int elf_source_read(const struct elf_source *source, uint64_t offset, void *buff
     int ret = 0;
 
     if (offset > source->size || length > source->size - offset)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: damaged: %zu bytes at offset 0x%llx lie outside the file "
-                          "(0x%llx bytes)",
-                          source->name, length, (unsigned long long)offset,
-                          (unsigned long long)source->size);
+        return elf_refuse(
+            source->name, err,
+            "damaged: %zu bytes at offset 0x%llx lie outside the file (0x%llx bytes)", length,
+            (unsigned long long)offset, (unsigned long long)source->size);
     if (length == 0)
         return 0;
     if (source->memory != NULL)

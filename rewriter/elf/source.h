@@ -19,6 +19,14 @@ struct elf_change {
     const uint8_t *bytes;
 };
 
+/* The errors that name a file: it cannot be patched or restored; or what was made of it is wrong. */
+#define elf_refuse(name, err, format, ...)                                                     \
+    gs_err_set(err, -ENOEXEC, "%s: " format, name, ##__VA_ARGS__)
+#define elf_distrust(name, err, format, ...)                                                   \
+    gs_err_set(err, -EIO,                                                                      \
+               "%s: " format "; the old file is left unchanged. Please report this", name,     \
+               ##__VA_ARGS__)
+
 struct elf_source {
     const char *name;              /* for messages */
     int fd;                        /* read with pread; or -1 and memory */

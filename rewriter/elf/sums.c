@@ -6,6 +6,7 @@
 #define XXH_IMPLEMENTATION /* xxhash's code, a header-only library */
 #include "rewriter/elf/sums.h"
 
+#include <endian.h>
 #include <string.h>
 
 _Static_assert(sizeof(XXH128_canonical_t) <= ELF_CHECKSUM_SIZE, "format");
@@ -52,18 +53,6 @@ static void add_bytes(struct elf_sums *sums, const uint8_t *bytes, size_t length
     sums->at += length;
 }
 
-static void add_masked_header(struct elf_sums *sums)
-{
-    Elf64_Ehdr header;
-
-    memcpy(&header, sums->header, sizeof header);
-    header.e_shoff = 0;
-    header.e_shnum = 0;
-    header.e_shstrndx = 0;
-    sums->at = 0;
-    add_bytes(sums, (const uint8_t *)&header, sizeof header);
-}
-
 void elf_sums_update(struct elf_sums *sums, const void *bytes, size_t length)
 {
     const uint8_t *from = bytes;
@@ -71,6 +60,7 @@ void elf_sums_update(struct elf_sums *sums, const void *bytes, size_t length)
     if (sums->at < sizeof sums->header) {
         size_t room = sizeof sums->header - (size_t)sums->at;
         size_t part = length < room ? length : room;
+        Elf64_Ehdr header;
 
         memcpy(sums->header + sums->at, from, part);
         sums->at += part;
@@ -78,7 +68,11 @@ void elf_sums_update(struct elf_sums *sums, const void *bytes, size_t length)
         length -= part;
         if (sums->at < sizeof sums->header)
             return;
-        add_masked_header(sums);
+        memcpy(&header, sums->header, sizeof header);
+        header.e_shoff = 0;
+        header.e_shnum = header.e_shstrndx = 0;
+        sums->at = 0;
+        add_bytes(sums, (const uint8_t *)&header, sizeof header);
     }
     add_bytes(sums, from, length);
 }
@@ -124,9 +118,10 @@ static uint32_t rotate_right(uint32_t value, int by)
 
 static void load_schedule(uint32_t w[64], const uint8_t *bytes)
 {
-    for (size_t i = 0; i < 16; i++)
-        w[i] = (uint32_t)bytes[4 * i] << 24 | (uint32_t)bytes[4 * i + 1] << 16 |
-               (uint32_t)bytes[4 * i + 2] << 8 | bytes[4 * i + 3];
+    for (size_t i = 0; i < 16; i++) {
+        memcpy(&w[i], bytes + 4 * i, sizeof w[i]);
+        w[i] = be32toh(w[i]);
+    }
     for (int i = 16; i < 64; i++) {
         uint32_t s0 = rotate_right(w[i - 15], 7) ^ rotate_right(w[i - 15], 18) ^ w[i - 15] >> 3;
         uint32_t s1 = rotate_right(w[i - 2], 17) ^ rotate_right(w[i - 2], 19) ^ w[i - 2] >> 10;
@@ -203,20 +198,15 @@ blocks_instructions(uint32_t state[8], const uint8_t *bytes, size_t blocks)
     state[2] = out[3], state[3] = out[2], state[6] = out[1], state[7] = out[0];
 }
 
-static int have_instructions(void)
-{
-    unsigned a, b, c, d;
-
-    if (!__builtin_cpu_supports("sse4.1") || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        return 0;
-    return (b >> 29 & 1) != 0;
-}
 #endif
 
 static void hash_blocks(uint32_t state[8], const uint8_t *bytes, size_t blocks)
 {
 #ifdef __x86_64__
-    if (have_instructions()) {
+    unsigned a, b, c, d;
+
+    if (__builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
+        (b >> 29 & 1) != 0) {
         blocks_instructions(state, bytes, blocks);
         return;
     }
@@ -255,14 +245,13 @@ void elf_sha256_update(struct elf_sha256 *sha, const void *bytes, size_t length)
 
 void elf_sha256_final(struct elf_sha256 *sha, uint8_t digest[ELF_SHA256_SIZE])
 {
-    uint64_t bits = sha->length * 8;
+    const uint64_t bits = htobe64(sha->length * 8);
     size_t used = sha->length % 64;
     uint8_t tail[72] = {0x80};
     size_t pad = (used < 56 ? 56 : 120) - used;
 
-    for (int i = 0; i < 8; i++)
-        tail[pad + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
+    memcpy(tail + pad, &bits, sizeof bits);
     elf_sha256_update(sha, tail, pad + 8);
-    for (int i = 0; i < 32; i++)
-        digest[i] = (uint8_t)(sha->state[i / 4] >> (24 - 8 * (i % 4)));
+    for (size_t i = 0; i < 8; i++)
+        memcpy(digest + 4 * i, &(uint32_t){htobe32(sha->state[i])}, 4);
 }

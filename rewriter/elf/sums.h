@@ -9,9 +9,6 @@
  */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #define XXH_STATIC_LINKING_ONLY /* the state as a member, not behind a pointer */
 #include <elf.h>
 #include <stddef.h>

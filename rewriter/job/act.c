@@ -220,10 +220,10 @@ static int refuse_pinned(const struct elf_job *job, struct gs_err *err)
     elf_note_value(job->note.text, "origin", origin, sizeof origin);
     if (*origin == '\0' || job->options->output != NULL)
         return 0;
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: is a copy of a program in %s, whose original would not find its "
+    return elf_refuse(job->name, err,
+                      "is a copy of a program in %s, whose original would not find its "
                       "libraries here; --venv DIR --restore puts the link to that program back",
-                      job->name, origin);
+                      origin);
 }
 
 int elf_job_restore(struct elf_job *job, struct gs_err *err)
@@ -297,18 +297,6 @@ static enum elf_exit print_file(struct elf_job *job, int ret, FILE *out, struct 
     return elf_exit_of(ret);
 }
 
-/* Takes the restored file out of the list of patched files. Errors of the list are
- * reported, but do not fail the run. */
-static void forget_file(const struct elf_job *job, FILE *errors)
-{
-    struct gs_err problem = {0};
-
-    if (!job->options->dry_run && job->options->output == NULL &&
-        elf_registry_forget(job->path, &problem) != 0)
-        elf_say(errors, "gpushare-patch: %s: restored, but still listed: %s\n", job->name,
-                problem.text);
-}
-
 static void say_unlisted(const struct elf_job *job, FILE *errors)
 {
     if (job->unlisted.code != 0)
@@ -334,31 +322,36 @@ static void list_again(struct elf_job *job, FILE *errors)
 
 static int restore_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_err *err)
 {
+    const struct elf_options *options = job->options;
+    FILE *notes = options->quiet ? errors : out;
+    struct gs_err problem = {0};
     int ret = elf_job_restore(job, err);
 
-    if (ret == 0)
-        forget_file(job, errors);
-
-    if (ret == 0 && !job->options->quiet)
+    if (ret != 0)
+        return ret;
+    /* errors of the list of patched files are reported, but do not fail the run */
+    if (!options->dry_run && options->output == NULL &&
+        elf_registry_forget(job->path, &problem) != 0)
+        elf_say(errors, "gpushare-patch: %s: restored, but still listed: %s\n", job->name,
+                problem.text);
+    if (!options->quiet)
         elf_say(out, "%s: %s%s%s\n", job->name,
-                job->options->dry_run ? "would be restored" : "restored",
-                job->options->output ? " into " : "",
-                job->options->output ? job->options->output : "");
-    if (ret == 0 && !job->options->quiet && job->note.relaid)
+                options->dry_run ? "would be restored" : "restored",
+                options->output ? " into " : "", options->output ? options->output : "");
+    if (!options->quiet && job->note.relaid)
         elf_say(out,
                 "%s: note: strip or objcopy ran after the patch; every loaded byte is "
                 "the original's again, but the parts they removed are not restored\n",
                 job->name);
-    if (ret == 0 && job->signed_before)
-        elf_say(job->options->quiet ? errors : out,
+    if (job->signed_before)
+        elf_say(notes,
                 "%s: note: its IMA or EVM signature was lost when it was patched; install it "
                 "from its package again, or sign it\n",
                 job->name);
-    if (ret == 0 && job->group_lost)
-        elf_say(job->options->quiet ? errors : out,
-                "%s: note: its group %u could not be kept, since you are not in it\n",
+    if (job->group_lost)
+        elf_say(notes, "%s: note: its group %u could not be kept, since you are not in it\n",
                 job->name, job->stat.st_gid);
-    return ret;
+    return 0;
 }
 
 static int patch_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_err *err)
@@ -387,25 +380,19 @@ static int patch_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_er
     return ret;
 }
 
-/* Removes the file that a killed run has left beside this file. */
-static void sweep_leftovers(const struct elf_job *job)
-{
-    char name[NAME_MAX + 1];
-
-    elf_leftover_name(name, job->entry.base);
-    if (job->entry.folder >= 0 && job->options->output == NULL)
-        elf_leftover_sweep(job->entry.folder, name);
-}
-
 static enum elf_exit act_on(struct elf_job *job, const char *name,
                             const struct elf_options *options, FILE *out, FILE *errors)
 {
+    char leftover[NAME_MAX + 1];
     struct gs_err err = {0};
     enum elf_exit result;
     int ret = elf_job_open(job, name, options, &err);
 
-    if (!options->print && !options->check && !options->dry_run)
-        sweep_leftovers(job);
+    if (!options->print && !options->check && !options->dry_run && options->output == NULL &&
+        job->entry.folder >= 0) { /* of a killed run */
+        elf_leftover_name(leftover, job->entry.base);
+        elf_leftover_sweep(job->entry.folder, leftover);
+    }
     if (options->print) {
         result = print_file(job, ret, out, &err);
     } else if (options->check && (ret == 0 || options->json)) {

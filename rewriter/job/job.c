@@ -21,17 +21,15 @@
 
 enum elf_exit elf_exit_of(int error)
 {
-    if (error == 0)
-        return ELF_EXIT_DONE;
-    return error == -ENOEXEC   ? ELF_EXIT_UNSUPPORTED
+    return error == 0          ? ELF_EXIT_DONE
+           : error == -ENOEXEC ? ELF_EXIT_UNSUPPORTED
            : error == -ENODATA ? ELF_EXIT_NOTHING
                                : ELF_EXIT_FAILED;
 }
 
 static int refuse_kind(const char *name, struct gs_err *err)
 {
-    return gs_err_set(err, -ENOEXEC, "%s: is not a regular file; name a program or library",
-                      name);
+    return elf_refuse(name, err, "is not a regular file; name a program or library");
 }
 
 /* The time of the original's last change: from the note, or the file's own time if it still is
@@ -54,22 +52,10 @@ static struct timespec find_time(const struct elf_job *job)
     return time;
 }
 
-/* Whether the original has a signature in its attributes, which no copy of it gets. */
-static bool was_signed(const struct elf_job *job)
-{
-    char text[8] = "";
-
-    if (job->patched == ELF_NOTE_FOUND)
-        elf_note_value(job->note.text, "signed", text, sizeof text);
-    else if (fgetxattr(job->fd, "security.ima", NULL, 0) > 0 ||
-             fgetxattr(job->fd, "security.evm", NULL, 0) > 0)
-        return true;
-    return *text == '1';
-}
-
 int elf_job_open(struct elf_job *job, const char *name, const struct elf_options *options,
                  struct gs_err *err)
 {
+    char is_signed[8] = "";
     int ret;
 
     memset(job, 0, sizeof *job);
@@ -98,14 +84,20 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     if (fstat(job->fd, &job->stat) != 0)
         return gs_err_errno(err, -errno, "%s: cannot stat", name);
     if (S_ISDIR(job->stat.st_mode))
-        return gs_err_set(err, -ENOEXEC, "%s: is a folder; name the files in it", name);
+        return elf_refuse(name, err, "is a folder; name the files in it");
     if (!S_ISREG(job->stat.st_mode))
         return refuse_kind(name, err);
     job->raw =
         (struct elf_source){.name = name, .fd = job->fd, .size = (uint64_t)job->stat.st_size};
     job->patched = elf_note_find(&job->note, &job->raw);
     job->changed = find_time(job);
-    job->signed_before = was_signed(job);
+    /* no copy of the original gets a signature that it has in its attributes */
+    if (job->patched == ELF_NOTE_FOUND)
+        elf_note_value(job->note.text, "signed", is_signed, sizeof is_signed);
+    job->signed_before =
+        *is_signed == '1' ||
+        (job->patched == ELF_NOTE_NONE && (fgetxattr(job->fd, "security.ima", NULL, 0) > 0 ||
+                                           fgetxattr(job->fd, "security.evm", NULL, 0) > 0));
     return 0;
 }
 
@@ -118,10 +110,9 @@ int elf_job_read(struct elf_job *job, struct gs_err *err)
         if (job->note.lost.code != 0)
             return gs_err_set(err, job->note.lost.code, "%s", job->note.lost.text);
         if (job->note.relaid)
-            return gs_err_set(err, -ENOEXEC,
-                              "%s: strip or objcopy ran after it was patched; restore it with "
-                              "--restore, then patch it again",
-                              job->name);
+            return elf_refuse(job->name, err,
+                              "strip or objcopy ran after it was patched; restore it with "
+                              "--restore, then patch it again");
         source = elf_note_undone(&job->note, &source);
     }
     ret = elf_image_read(&job->image, &source, err);
@@ -157,19 +148,18 @@ void elf_job_deinit(struct elf_job *job)
     elf_entry_close(&job->entry);
 }
 
-/* The library in the driver's place has the driver's name; the libraries that it loads show
- * what it is. */
-static bool is_door(const struct elf_image *image)
+/* Whether the image needs a library whose name contains that. */
+static bool needs_library(const struct elf_image *image, const char *part)
 {
     for (size_t i = 0; i < image->dynamic.count; i++)
         if (image->dynamic.entries[i].d_tag == DT_NEEDED &&
-            strstr(elf_image_string(image, image->dynamic.entries[i].d_un.d_val),
-                   GS_DOOR_REAL) != NULL)
+            strstr(elf_image_string(image, image->dynamic.entries[i].d_un.d_val), part) != NULL)
             return true;
     return false;
 }
 
-/* Refuses the parts of gpushare: they name the driver, but must not be routed. */
+/* Refuses the parts of gpushare: they name the driver, but must not be routed. The library in the
+ * driver's place has the driver's name; the libraries that it loads show what it is. */
 static int refuse_own(const struct elf_job *job, struct gs_err *err)
 {
     static const char *const names[] = {"gpushare-patch", "gpushare-lockd", "gpusharectl",
@@ -177,7 +167,7 @@ static int refuse_own(const struct elf_job *job, struct gs_err *err)
     const char *base = strrchr(job->path, '/') + 1;
     bool own = strncmp(job->image.dynamic.soname != NULL ? job->image.dynamic.soname : "",
                        "libgpushare.so", 14) == 0 ||
-               is_door(&job->image);
+               needs_library(&job->image, GS_DOOR_REAL);
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         own |= strcmp(base, names[i]) == 0;
@@ -200,10 +190,9 @@ static int refuse_system(const struct elf_job *job, struct gs_err *err)
         if ((job->image.dynamic.soname != NULL &&
              strncmp(job->image.dynamic.soname, names[i], length) == 0) ||
             (job->image.dynamic.soname == NULL && strncmp(base, names[i], length) == 0))
-            return gs_err_set(
-                err, -ENOEXEC,
-                "%s: is %s itself, which all programs share; patch the program instead",
-                job->name,
+            return elf_refuse(
+                job->name, err,
+                "is %s itself, which all programs share; patch the program instead",
                 job->image.dynamic.soname != NULL ? job->image.dynamic.soname : base);
     }
     return 0;
@@ -216,10 +205,10 @@ static int refuse_privileged(const struct elf_job *job, struct gs_err *err)
     if (job->options->force || job->options->output != NULL ||
         (!(job->stat.st_mode & (S_ISUID | S_ISGID)) && !capable))
         return 0;
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: runs with another user's rights (%s), so the runtime library would "
-                      "too; use --force to allow that",
-                      job->name, capable ? "file capabilities" : "setuid or setgid");
+    return elf_refuse(job->name, err,
+                      "runs with another user's rights (%s), so the runtime library would too; "
+                      "use --force to allow that",
+                      capable ? "file capabilities" : "setuid or setgid");
 }
 
 static int decide_by_content(const struct elf_job *job, struct gs_err *err)
@@ -277,26 +266,20 @@ static int find_origin(struct elf_job *job, struct gs_err *err)
         snprintf(job->origin, sizeof job->origin, "%s", job->options->within.origin);
     if (strpbrk(job->origin, "\n$:") == NULL)
         return 0;
-    return gs_err_set(
-        err, -ENOEXEC,
-        "%s: finds its libraries relative to its own folder ($ORIGIN), and the "
-        "loader would misread that folder's name in a copy; patch the file itself",
-        job->name);
+    return elf_refuse(
+        job->name, err,
+        "finds its libraries relative to its own folder ($ORIGIN), and the loader would "
+        "misread that folder's name in a copy; patch the file itself");
 }
 
 int elf_job_decide(struct elf_job *job, struct gs_err *err)
 {
     int ret = refuse_own(job, err) ?: refuse_system(job, err);
 
-    for (size_t i = 0; ret == 0 && i < job->image.dynamic.count; i++) {
-        const Elf64_Dyn *entry = &job->image.dynamic.entries[i];
-
-        if (entry->d_tag == DT_NEEDED &&
-            strstr(elf_image_string(&job->image, entry->d_un.d_val), "libgpushare.so") != NULL)
-            return gs_err_set(err, -ENODATA,
-                              "%s: nothing to do: it was already linked with gpushare-cc",
-                              job->name);
-    }
+    if (ret == 0 && needs_library(&job->image, "libgpushare.so"))
+        return gs_err_set(err, -ENODATA,
+                          "%s: nothing to do: it was already linked with gpushare-cc",
+                          job->name);
     ret = ret ?: refuse_privileged(job, err);
     ret = ret ?: find_origin(job, err);
     ret = ret ?: decide_by_content(job, err);
@@ -334,10 +317,10 @@ bool elf_job_is_current(struct elf_job *job)
 
 static int refuse_broken(const struct elf_job *job, struct gs_err *err)
 {
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: strip or objcopy ran after it was patched and broke it; install it "
-                      "again from its package or build it again, strip it first, then patch it",
-                      job->name);
+    return elf_refuse(
+        job->name, err,
+        "strip or objcopy ran after it was patched and broke it; install it again from its "
+        "package or build it again, strip it first, then patch it");
 }
 
 int elf_job_read_now(const struct elf_job *job, struct elf_image *now, struct gs_err *err)
@@ -367,11 +350,11 @@ int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err)
     elf_image_deinit(&now);
     if (loads)
         return 0;
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: was patched, but no longer loads %s (was it edited with patchelf or "
-                      "strip?); restore it with --restore or from its package, then patch it "
-                      "again",
-                      job->name, runtime);
+    return elf_refuse(
+        job->name, err,
+        "was patched, but no longer loads %s (was it edited with patchelf or strip?); restore "
+        "it with --restore or from its package, then patch it again",
+        runtime);
 }
 
 /* Patching again starts from the original. */
@@ -391,11 +374,11 @@ int elf_job_refuse_left(const struct elf_job *job, struct gs_err *err)
 {
     if (*job->environment == '\0' || job->options->output != NULL)
         return 0;
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: links to %s outside its Python environment, which others use too; "
-                      "run gpushare-patch --venv %s to give the environment a patched copy of "
-                      "its own, or name that file itself",
-                      job->name, job->path, job->environment);
+    return elf_refuse(
+        job->name, err,
+        "links to %s outside its Python environment, which others use too; run gpushare-patch "
+        "--venv %s to give the environment a patched copy of its own, or name that file itself",
+        job->path, job->environment);
 }
 
 int elf_job_plan(struct elf_job *job, struct gs_err *err)

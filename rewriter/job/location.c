@@ -118,10 +118,9 @@ int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struc
 
     if (ret != 0)
         return ret;
-    if (wanted == NULL && beside_tool(path) != 0) {
+    if (wanted == NULL && beside_tool(path) != 0)
         snprintf(path, PATH_MAX, "%s", GS_FULL_LIBDIR "/" LIBRARY);
-    }
-    if (strchr(path, '\n') != NULL || strchr(path, '$') != NULL || strchr(path, ':') != NULL)
+    if (strpbrk(path, "\n$:") != NULL)
         return gs_err_set(
             err, -EINVAL,
             "%s: the loader would misread this path; use one without $ and colons", path);
@@ -182,24 +181,6 @@ static bool find_environment(const char *folder, char environment[PATH_MAX])
     return false;
 }
 
-static bool is_below(const char *folder, const char *path)
-{
-    size_t length = strlen(folder);
-
-    return strncmp(path, folder, length) == 0 && path[length] == '/';
-}
-
-/* Puts the folder that holds `path`, links resolved, into `folder`. */
-static bool find_folder(const char *path, char folder[PATH_MAX])
-{
-    const char *slash = strrchr(path, '/');
-    char given[PATH_MAX] = ".";
-
-    if (slash != NULL)
-        snprintf(given, sizeof given, "%.*s", slash > path ? (int)(slash - path) : 1, path);
-    return realpath(given, folder) != NULL;
-}
-
 bool elf_environment_left(const char *name, const char *real, char environment[PATH_MAX])
 {
     char link[PATH_MAX], folder[PATH_MAX], target[PATH_MAX];
@@ -208,11 +189,18 @@ bool elf_environment_left(const char *name, const char *real, char environment[P
     *environment = '\0';
     snprintf(link, sizeof link, "%s", name);
     for (int i = 0; i < MAX_LINKS; i++) {
+        const char *slash = strrchr(link, '/');
+        char given[PATH_MAX] = "."; /* the folder that holds the link */
+        size_t length;
+
+        if (slash != NULL)
+            snprintf(given, sizeof given, "%.*s", slash > link ? (int)(slash - link) : 1, link);
         n = readlink(link, target, sizeof target - 1);
-        if (n <= 0 || !find_folder(link, folder))
+        if (n <= 0 || realpath(given, folder) == NULL)
             return false;
         target[n] = '\0';
-        if (find_environment(folder, environment) && !is_below(environment, real))
+        length = find_environment(folder, environment) ? strlen(environment) : 0;
+        if (length != 0 && (strncmp(real, environment, length) != 0 || real[length] != '/'))
             return true;
         *environment = '\0';
         if (*target == '/')

@@ -18,19 +18,10 @@
 static int refuse_section(const struct elf_rest *rest, size_t section, const char *why,
                           struct gs_err *err)
 {
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: cannot be restored: section %zu (%s) %s; install the file again "
-                      "from its package or build it again",
-                      rest->now->source.name, section,
-                      elf_image_section_name(rest->now, section), why);
-}
-
-static bool in_segment(const struct elf_rest *rest, const Elf64_Shdr *s)
-{
-    const Elf64_Phdr *p = &rest->note->segment;
-
-    return (s->sh_flags & SHF_ALLOC) && s->sh_addr >= p->p_vaddr &&
-           s->sh_addr - p->p_vaddr < p->p_filesz;
+    return elf_refuse(rest->now->source.name, err,
+                      "cannot be restored: section %zu (%s) %s; install the file again from "
+                      "its package or build it again",
+                      section, elf_image_section_name(rest->now, section), why);
 }
 
 /* Numbers the sections that stay: all except the marker's, and the section that keeps the place
@@ -85,9 +76,10 @@ static int move_back(struct elf_rest *rest, struct gs_err *err)
         uint32_t copy = 0;
         uint64_t at;
 
-        if (!in_segment(rest, s))
-            continue;
         at = s->sh_addr - note->segment.p_vaddr;
+        if (!(s->sh_flags & SHF_ALLOC) || s->sh_addr < note->segment.p_vaddr ||
+            at >= note->segment.p_filesz)
+            continue;
         while (copy < note->head.copies &&
                (at < note->copies[copy].at ||
                 at - note->copies[copy].at >= note->copies[copy].length))
@@ -189,10 +181,8 @@ int elf_rest_plan(struct elf_rest *rest, const struct elf_image *now,
     rest->map = calloc(now->section_count, sizeof *rest->map);
     rest->from = calloc(now->section_count, sizeof *rest->from);
     rest->sections = calloc(now->section_count, sizeof *rest->sections);
-    if (!rest->names || !rest->map || !rest->from || !rest->sections) {
-        gs_err_set(err, -ENOMEM, "%s: no memory", now->source.name);
-        return -ENOMEM;
-    }
+    if (!rest->names || !rest->map || !rest->from || !rest->sections)
+        return gs_err_set(err, -ENOMEM, "%s: no memory", now->source.name);
     memcpy(rest->names, now->section_names, rest->names_size);
     ret = number_sections(rest, err);
     ret = ret ?: mend_numbers(rest, err);
@@ -216,10 +206,10 @@ void elf_rest_deinit(struct elf_rest *rest)
 
 static int refuse_restore(const struct elf_job *job, const char *why, struct gs_err *err)
 {
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: was changed after it was patched and cannot be restored: %s; "
-                      "install it again from its package or build it again",
-                      job->name, why);
+    return elf_refuse(job->name, err,
+                      "was changed after it was patched and cannot be restored: %s; install it "
+                      "again from its package or build it again",
+                      why);
 }
 
 /* The bytes to be written over the file as it is: first the parts that were moved, then those
@@ -309,9 +299,9 @@ static int mend_symbols(const struct elf_rest *rest, Elf64_Sym *symbols, size_t 
         if (section == SHN_UNDEF || section >= SHN_LORESERVE)
             continue;
         if (section >= rest->now->section_count || rest->map[section] >= rest->count)
-            return gs_err_set(err, -ENOEXEC,
-                              "%s: cannot be restored: a symbol of section %u would remain",
-                              rest->now->source.name, section);
+            return elf_refuse(rest->now->source.name, err,
+                              "cannot be restored: a symbol of section %u would remain",
+                              section);
         symbol->st_shndx = (uint16_t)rest->map[section];
         if (ELF64_ST_TYPE(symbol->st_info) != STT_TLS)
             symbol->st_value +=

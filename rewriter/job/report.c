@@ -22,15 +22,6 @@
  * with the scope process routes the calls of all its libraries; otherwise each must be
  * patched itself. */
 
-static bool routes_all(const struct elf_job *job)
-{
-    char scope[16] = "";
-
-    if (job->patched == ELF_NOTE_FOUND)
-        elf_note_value(job->note.text, "scope", scope, sizeof scope);
-    return strcmp(scope, "process") == 0;
-}
-
 static void name_library(FILE *to, const struct elf_job *job, const char *path, const char *why,
                          bool json, bool first)
 {
@@ -51,10 +42,13 @@ static void name_library(FILE *to, const struct elf_job *job, const char *path, 
 static void name_each(FILE *to, const struct elf_job *job, bool json)
 {
     struct elf_closure closure;
-    char real[PATH_MAX];
+    char real[PATH_MAX], scope[16] = "";
     bool first = true;
 
-    if (job->options->reach == NULL || routes_all(job) || job->options->folder.tree != NULL ||
+    if (job->patched == ELF_NOTE_FOUND)
+        elf_note_value(job->note.text, "scope", scope, sizeof scope);
+    if (job->options->reach == NULL || strcmp(scope, "process") == 0 ||
+        job->options->folder.tree != NULL ||
         elf_closure_make(&closure, job->options->reach, job->path) != 0)
         return;
     for (size_t i = 1; i < closure.count; i++) {
@@ -69,11 +63,6 @@ static void name_each(FILE *to, const struct elf_job *job, bool json)
     elf_closure_deinit(&closure);
     if (first && job->way.kind == ELF_WAY_PLUGIN)
         name_library(to, job, job->way.path, job->way.why, json, true);
-}
-
-static void say_unrouted(FILE *to, const struct elf_job *job)
-{
-    name_each(to, job, false);
 }
 
 /* A JSON array of objects with file and why. */
@@ -214,7 +203,7 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
         print_plan(to, &job->plan);
     else
         elf_say(to, "  result    already patched; strip or objcopy ran after that\n");
-    say_unrouted(to, job);
+    name_each(to, job, false);
 }
 
 static void json_pair(FILE *to, const char *key, const char *value)
@@ -282,7 +271,7 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present)
 
     if (job->patched == ELF_NOTE_NONE) {
         elf_say(to, "%s: not patched\n", job->name);
-        say_unrouted(to, job);
+        name_each(to, job, false);
         return;
     }
     elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
@@ -294,7 +283,7 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present)
                 : ", which does NOT exist: the program will not start; patch it again or "
                   "install the library again",
             job->note.lost.code != 0 ? "; cannot be restored (--restore says why)" : "");
-    say_unrouted(to, job);
+    name_each(to, job, false);
 }
 
 void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
@@ -370,7 +359,7 @@ void elf_report_done(FILE *to, const struct elf_job *job)
                 job->way.kind == ELF_WAY_PLUGIN ? "loads plug-ins; " : "its library ",
                 job->way.path, job->way.why);
     if (job->scope == ELF_SCOPE_OBJECT)
-        say_unrouted(to, job);
+        name_each(to, job, false);
     if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
         elf_say(to, "%s: note: is a link; the file is %s\n", job->name, job->path);
     if (elf_location_leads(job->runtime, runtime))

@@ -47,10 +47,9 @@ void elf_readback_deinit(struct elf_readback *back)
 static int refuse_difference(const struct elf_readback *back, uint64_t offset,
                              struct gs_err *err)
 {
-    return gs_err_set(err, -EIO,
-                      "%s: the new file is not as planned (near offset 0x%llx); the old file "
-                      "is left unchanged. Please report this",
-                      back->original->name, (unsigned long long)offset);
+    return elf_distrust(back->original->name, err,
+                        "the new file is not as planned (near offset 0x%llx)",
+                        (unsigned long long)offset);
 }
 
 static bool touches_range(const struct elf_change *changes, size_t count, uint64_t from,
@@ -60,15 +59,6 @@ static bool touches_range(const struct elf_change *changes, size_t count, uint64
         if (changes[i].offset < to && changes[i].offset + changes[i].length > from)
             return true;
     return false;
-}
-
-static bool is_touched(const struct elf_readback *back, uint64_t from, uint64_t to)
-{
-    const struct elf_source *original = back->original;
-
-    return touches_range(original->undo, original->undo_count, from, to) ||
-           (back->plan != NULL &&
-            touches_range(back->plan->changes.list, back->plan->changes.count, from, to));
 }
 
 static int check_touched(struct elf_readback *back, uint64_t at, size_t n, struct gs_err *err)
@@ -94,7 +84,9 @@ int elf_readback_check(struct elf_readback *back, uint64_t from, uint64_t to,
     for (uint64_t at = from; ret == 0 && at < to;) {
         size_t n = to - at < STRETCH ? (size_t)(to - at) : STRETCH;
 
-        if (is_touched(back, at, at + n)) {
+        if (touches_range(back->original->undo, back->original->undo_count, at, at + n) ||
+            (back->plan != NULL &&
+             touches_range(back->plan->changes.list, back->plan->changes.count, at, at + n))) {
             ret = check_touched(back, at, n, err);
         } else if (back->whole) {
             ret = elf_source_read(&back->new, at, back->buffers, n, err);

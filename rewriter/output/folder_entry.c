@@ -60,16 +60,6 @@ static bool take_part(const char **path, char name[NAME_MAX + 1], int *error)
     return true;
 }
 
-/* Goes from *folder, which is ours, to the folder `name` in it. */
-static int step_into(int *folder, const char *name)
-{
-    int next = openat(*folder, name, PASS | O_NOFOLLOW), error = -errno;
-
-    close(*folder);
-    *folder = next;
-    return next >= 0 ? 0 : error;
-}
-
 /* Opens the folder of the last part, which goes into base: "." if path has no part. */
 static int walk_below(const struct elf_root *root, const char *path, struct elf_entry *entry)
 {
@@ -82,7 +72,11 @@ static int walk_below(const struct elf_root *root, const char *path, struct elf_
     if (!take_part(&path, entry->base, &ret))
         return ret;
     while (path[strspn(path, "/")] != '\0' && ret == 0) {
-        ret = step_into(&entry->folder, entry->base);
+        const int next = openat(entry->folder, entry->base, PASS | O_NOFOLLOW);
+
+        ret = next >= 0 ? 0 : -errno;
+        close(entry->folder);
+        entry->folder = next;
         if (ret == 0 && !take_part(&path, entry->base, &ret))
             break;
     }

@@ -42,16 +42,6 @@ void elf_leftover_name(char name[NAME_MAX + 1], const char *base)
     print_name(name, hash);
 }
 
-/* Another name, if a file that cannot be removed has that name. */
-static void random_name(char name[NAME_MAX + 1])
-{
-    uint64_t random = 0;
-
-    if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
-        random = (uint64_t)getpid();
-    print_name(name, random);
-}
-
 bool elf_leftover_is_one(const char *name)
 {
     return strncmp(name, PREFIX, strlen(PREFIX)) == 0;
@@ -127,12 +117,15 @@ static int fail_with_errno(const struct elf_output *output, const char *what,
     return gs_err_errno(err, -error, "%s: %s%s", output->target, what, way_out(error));
 }
 
-/* Takes over the entry's folder, as a descriptor that can be synced. */
+/* Takes over the entry's folder, as a descriptor that can be synced. A device or folder is never
+ * replaced. If the target is a link, the link itself is replaced by the file. */
 static int open_folder(struct elf_output *output, const struct elf_entry *entry,
-                       struct gs_err *err)
+                       const char *target, struct gs_err *err)
 {
+    struct stat st;
     int flags = 0;
 
+    *output = (struct elf_output){.target = target, .folder = -1, .aside = -1, .fd = -1};
     memcpy(output->base, entry->base, sizeof output->base);
     output->folder = openat(entry->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (output->folder < 0)
@@ -141,15 +134,6 @@ static int open_folder(struct elf_output *output, const struct elf_entry *entry,
         errno = EPERM; /* files made there could not be removed again */
         return fail_with_errno(output, "cannot write into its folder", err);
     }
-    return 0;
-}
-
-/* A device or folder is never replaced. If the target is a link, the link itself is replaced by
- * the file. */
-static int check_kind(const struct elf_output *output, struct gs_err *err)
-{
-    struct stat st;
-
     if (fstatat(output->folder, output->base, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
         S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
         return 0;
@@ -163,6 +147,7 @@ static int take_name(struct elf_output *output, char into[NAME_MAX + 1],
                      int (*take)(struct elf_output *, const char *))
 {
     char name[NAME_MAX + 1];
+    uint64_t random;
     int ret;
 
     elf_leftover_name(name, output->base);
@@ -171,8 +156,10 @@ static int take_name(struct elf_output *output, char into[NAME_MAX + 1],
         elf_leftover_sweep(output->folder, name);
         ret = take(output, name);
     }
-    if (ret == -EEXIST) {
-        random_name(name);
+    if (ret == -EEXIST) { /* a file that cannot be removed has that name */
+        if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
+            random = (uint64_t)getpid();
+        print_name(name, random);
         ret = take(output, name);
     }
     if (ret == 0)
@@ -264,9 +251,7 @@ int elf_output_open(struct elf_output *output, const struct elf_entry *entry,
 {
     int ret;
 
-    *output = (struct elf_output){.target = target, .folder = -1, .aside = -1, .fd = -1};
-    ret = open_folder(output, entry, err);
-    ret = ret ?: check_kind(output, err);
+    ret = open_folder(output, entry, target, err);
     if (ret != 0) {
         elf_output_deinit(output);
         return ret;
@@ -288,9 +273,7 @@ int elf_output_link(struct elf_output *output, const struct elf_entry *entry,
 {
     int ret;
 
-    *output = (struct elf_output){.target = target, .folder = -1, .aside = -1, .fd = -1};
-    ret = open_folder(output, entry, err);
-    ret = ret ?: check_kind(output, err);
+    ret = open_folder(output, entry, target, err);
     if (ret == 0) {
         output->fd = fcntl(existing, F_DUPFD_CLOEXEC, 0);
         ret = output->fd >= 0 ? name_it(output, err)
@@ -393,15 +376,6 @@ int elf_output_commit(struct elf_output *output, const struct stat *old, bool sy
 #define MAX_LIST  ((size_t)64 * 1024) /* XATTR_LIST_MAX */
 #define MAX_VALUE ((size_t)64 * 1024) /* XATTR_SIZE_MAX */
 
-/* Signatures of the old content are not valid for the new content; labels of SELinux come from the
- * folder's rules. */
-static bool is_skipped(const char *name, bool whole)
-{
-    if (strcmp(name, "security.ima") == 0 || strcmp(name, "security.evm") == 0)
-        return true;
-    return !whole && strcmp(name, "security.capability") == 0;
-}
-
 static int copy_one(struct elf_output *output, int from, const char *name, uint8_t *value,
                     struct gs_err *err)
 {
@@ -442,8 +416,10 @@ static int copy_extended(struct elf_output *output, int from, bool whole, struct
         ret = gs_err_set(err, -ENOMEM, "%s: no memory", output->target);
     else if (size < 0 && errno != ENOTSUP)
         ret = gs_err_errno(err, -errno, "%s: cannot list its attributes", output->target);
+    /* signatures of the old content are not valid for the new content */
     for (ssize_t at = 0; ret == 0 && at < size; at += (ssize_t)strlen(list + at) + 1)
-        if (!is_skipped(list + at, whole))
+        if (strcmp(list + at, "security.ima") != 0 && strcmp(list + at, "security.evm") != 0 &&
+            (whole || strcmp(list + at, "security.capability") != 0))
             ret = copy_one(output, from, list + at, value, err);
     free(list);
     free(value);

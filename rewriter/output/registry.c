@@ -6,6 +6,7 @@
 #include "rewriter/output/registry.h"
 #include "common/fd.h"
 #include "common/same.h"
+#include "rewriter/elf/grow.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -262,31 +263,22 @@ static bool take_line(struct elf_listed *entry, char *line)
     return true; /* written by a later version */
 }
 
-static bool parse_entry(char *text, struct elf_listed *entry)
+static bool read_entry(int folder, const char *name, struct elf_listed *entry)
 {
+    GS_CLOSE_FD int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    GS_FREE char *text = malloc(TEXT_SIZE);
+    ssize_t n = fd >= 0 && text != NULL ? read(fd, text, TEXT_SIZE - 1) : -1;
     char *rest = NULL;
 
+    memset(entry, 0, sizeof *entry);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
     for (char *line = strtok_r(text, "\n", &rest); line != NULL;
          line = strtok_r(NULL, "\n", &rest))
         if (!take_line(entry, line))
             return false;
     return entry->path[0] == '/' && strstr(entry->path, "/../") == NULL;
-}
-
-static bool read_entry(int folder, const char *name, struct elf_listed *entry)
-{
-    GS_CLOSE_FD int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    char *text = malloc(TEXT_SIZE);
-    ssize_t n = fd >= 0 && text != NULL ? read(fd, text, TEXT_SIZE - 1) : -1;
-    bool good = false;
-
-    memset(entry, 0, sizeof *entry);
-    if (n > 0) {
-        text[n] = '\0';
-        good = parse_entry(text, entry);
-    }
-    free(text);
-    return good;
 }
 
 static int compare_entries(const void *a, const void *b)
@@ -296,19 +288,16 @@ static int compare_entries(const void *a, const void *b)
 
 static int add_entry(struct elf_registry *registry, size_t *room, int folder, const char *name)
 {
-    struct elf_listed *more;
+    struct elf_listed *list;
 
     if (strlen(name) != NAME_SIZE - 1 || strspn(name, "0123456789abcdef") != NAME_SIZE - 1)
         return 0;
     if (registry->count == MOST)
         return -E2BIG;
-    if (registry->count == *room) {
-        more = realloc(registry->entries, (2 * *room + 16) * sizeof *more);
-        if (more == NULL)
-            return -ENOMEM;
-        registry->entries = more;
-        *room = 2 * *room + 16;
-    }
+    list = elf_grow(registry->entries, registry->count, room, sizeof *list);
+    if (list == NULL)
+        return -ENOMEM;
+    registry->entries = list;
     registry->count += read_entry(folder, name, &registry->entries[registry->count]);
     return 0;
 }

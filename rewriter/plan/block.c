@@ -118,18 +118,6 @@ static bool segment_leads_to(const struct elf_image *image, const Elf64_Phdr *p,
     return found;
 }
 
-/* Whether any code seems to lead to DT_INIT. */
-static bool elf_init_is_called(const struct elf_image *image)
-{
-    uint64_t address = elf_image_dynamic(image, DT_INIT)->d_un.d_ptr;
-
-    for (size_t i = 0; i < image->header.e_phnum; i++)
-        if (image->segments[i].p_type == PT_LOAD && (image->segments[i].p_flags & PF_X) &&
-            segment_leads_to(image, &image->segments[i], address))
-            return true;
-    return false;
-}
-
 int elf_plan_init(struct elf_plan *plan)
 {
     const struct elf_image *image = plan->image;
@@ -319,15 +307,10 @@ static bool is_covered(const struct elf_image *image, uint64_t at)
     return false;
 }
 
-/* Linkers pad with zeros; patchelf, which vendors use, leaves X or Z where something was. */
-static bool is_filler(uint8_t byte)
-{
-    return byte == 0 || byte == 'X' || byte == 'Z';
-}
-
-/* The bytes that the header will overwrite must belong to a part that moves, or be padding.
- * Without section headers zeros may also be constants: then only as many of them count as
- * padding as align the next part. */
+/* The bytes that the header will overwrite must belong to a part that moves, or be padding:
+ * linkers pad with zeros; patchelf, which vendors use, leaves X or Z where something was. Without
+ * section headers zeros may also be constants: then only as many of them count as padding as align
+ * the next part. */
 static int check_gaps(const struct elf_image *image, const struct range *block)
 {
     uint8_t bytes[NEEDED + ALIGNED];
@@ -337,7 +320,7 @@ static int check_gaps(const struct elf_image *image, const struct range *block)
         return -ENOENT;
     for (size_t i = 0; i < NEEDED || (gap > 0 && i < sizeof bytes); i++) {
         gap = is_covered(image, block->start + i) ? 0 : gap + 1;
-        if ((gap > 0 && i < NEEDED && !is_filler(bytes[i])) ||
+        if ((gap > 0 && i < NEEDED && bytes[i] != 0 && bytes[i] != 'X' && bytes[i] != 'Z') ||
             (gap == ALIGNED && image->section_count == 0))
             return -ENOENT;
     }
@@ -353,9 +336,10 @@ static bool leads_into_block(const struct elf_plan *plan, int64_t tag)
 }
 
 /* Checks the entries that lead to code: except DT_INIT's known code none of it may lie in the
- * block. */
+ * block, and no code may seem to lead to that. */
 static int check_pointers(struct elf_plan *plan)
 {
+    const struct elf_image *image = plan->image;
     static const int64_t tags[] = {DT_RELA,          DT_JMPREL,     DT_REL,
                                    DT_RELR,          DT_INIT_ARRAY, DT_FINI_ARRAY,
                                    DT_PREINIT_ARRAY, DT_FINI,       DT_PLTGOT};
@@ -364,13 +348,18 @@ static int check_pointers(struct elf_plan *plan)
         if (leads_into_block(plan, tags[i]))
             return -ENOENT;
     plan->init_moves = leads_into_block(plan, DT_INIT);
-    if (plan->init_moves &&
-        (elf_init_section(plan->image) == ELF_NO_SECTION || elf_init_is_called(plan->image)))
+    if (!plan->init_moves)
+        return 0;
+    if (elf_init_section(image) == ELF_NO_SECTION)
         return -ENOENT;
+    for (size_t i = 0; i < image->header.e_phnum; i++)
+        if (image->segments[i].p_type == PT_LOAD && (image->segments[i].p_flags & PF_X) &&
+            segment_leads_to(image, &image->segments[i],
+                             elf_image_dynamic(image, DT_INIT)->d_un.d_ptr))
+            return -ENOENT;
     return 0;
 }
 
-/* Sets plan->block. -ENOENT when the table cannot grow in place. */
 int elf_plan_block(struct elf_plan *plan)
 {
     const struct elf_image *image = plan->image;

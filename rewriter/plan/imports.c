@@ -10,6 +10,7 @@
  * nevertheless, since no search of the table finds an undefined symbol. No state, any thread.
  */
 #include "rewriter/plan/imports.h"
+#include "common/fd.h"
 #include "rewriter/elf/names.h"
 #include "rewriter/plan/block.h"
 #include "rewriter/elf/dynamic.h"
@@ -17,16 +18,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-static size_t added_length(const struct elf_plan *plan, const char *runtime)
-{
-    size_t length = strlen(runtime) + 1;
-
-    for (size_t i = 0; i < plan->facts->import_count; i++)
-        length += strlen(ELF_WRAP_PREFIX) +
-                  strlen(elf_image_string(plan->image, plan->facts->imports[i].name)) + 1;
-    return length;
-}
 
 /* Appends prefix + text and returns its offset in the new string table. */
 static uint64_t append_name(struct elf_plan *plan, const char *prefix, const char *text)
@@ -40,21 +31,16 @@ static uint64_t append_name(struct elf_plan *plan, const char *prefix, const cha
     return offset;
 }
 
-static int change_version(struct elf_plan *plan, uint32_t index)
-{
-    uint16_t global = VER_NDX_GLOBAL;
-
-    if (plan->image->tables.versions.address == 0)
-        return 0;
-    return elf_plan_change(plan, plan->image->tables.versions.offset + 2 * (uint64_t)index,
-                           &global, sizeof global);
-}
-
 int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
+    const uint16_t global = VER_NDX_GLOBAL;
+    size_t length = strlen(runtime) + 1;
 
-    plan->names.bytes = calloc(1, added_length(plan, runtime));
+    for (size_t i = 0; i < plan->facts->import_count; i++)
+        length += strlen(ELF_WRAP_PREFIX) +
+                  strlen(elf_image_string(image, plan->facts->imports[i].name)) + 1;
+    plan->names.bytes = calloc(1, length);
     if (plan->names.bytes == NULL)
         return -ENOMEM;
     plan->names.needed = append_name(plan, "", runtime);
@@ -62,8 +48,12 @@ int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *er
         const struct elf_import *import = &plan->facts->imports[i];
         uint64_t symbol = image->tables.symbols.offset + import->index * sizeof(Elf64_Sym);
         uint32_t name;
-        int ret = change_version(plan, import->index);
+        int ret = 0;
 
+        if (image->tables.versions.address != 0)
+            ret = elf_plan_change(plan,
+                                  image->tables.versions.offset + import->index * sizeof global,
+                                  &global, sizeof global);
         if (ret == 0 && !import->keeps_name) {
             name = (uint32_t)append_name(plan, ELF_WRAP_PREFIX,
                                          elf_image_string(image, import->name));
@@ -74,23 +64,7 @@ int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *er
             return ret;
     }
     if (image->tables.strings.size + plan->names.size > UINT32_MAX)
-        return gs_err_set(err, -ENOEXEC, "%s: its string table is full", image->source.name);
-    return 0;
-}
-
-/* Adds one more name behind those of elf_plan_names(); *offset: its place in the new string
- * table. 0 or -ENOMEM. */
-static int elf_plan_add_name(struct elf_plan *plan, const char *name, uint64_t *offset)
-{
-    size_t size = strlen(name) + 1;
-    char *bytes = realloc(plan->names.bytes, plan->names.size + size);
-
-    if (bytes == NULL)
-        return -ENOMEM;
-    *offset = plan->image->tables.strings.size + plan->names.size;
-    memcpy(bytes + plan->names.size, name, size);
-    plan->names.bytes = bytes;
-    plan->names.size += size;
+        return elf_refuse(image->source.name, err, "its string table is full");
     return 0;
 }
 
@@ -149,14 +123,19 @@ bool elf_origin_is_used(const struct elf_image *image)
     return false;
 }
 
+/* Adds the entry's new name behind those of elf_plan_names(). 0 or -ENOMEM. */
 static int pin_name(struct elf_plan *plan, Elf64_Dyn *entry)
 {
-    char *name =
+    GS_FREE char *name =
         elf_origin_expand(elf_image_string(plan->image, entry->d_un.d_val), plan->origin);
-    int ret = name != NULL ? elf_plan_add_name(plan, name, &entry->d_un.d_val) : -ENOMEM;
+    char *bytes =
+        name != NULL ? realloc(plan->names.bytes, plan->names.size + strlen(name) + 1) : NULL;
 
-    free(name);
-    return ret;
+    if (bytes == NULL)
+        return -ENOMEM;
+    plan->names.bytes = bytes;
+    entry->d_un.d_val = append_name(plan, "", name);
+    return 0;
 }
 
 int elf_plan_origin(struct elf_plan *plan)

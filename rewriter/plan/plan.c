@@ -35,11 +35,10 @@ static int refuse_payload(const struct elf_plan *plan, const char *why, struct g
     const struct elf_image *image = plan->image;
     bool bare = image->section_count == 0;
 
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: %llu bytes are appended to the program (an archive that it reads "
-                      "from its own end?%s), so it cannot grow, and %s; relink it with "
-                      "gpushare-cc, or patch the program before %s",
-                      image->source.name,
+    return elf_refuse(image->source.name, err,
+                      "%llu bytes are appended to the program (an archive that it reads from "
+                      "its own end?%s), so it cannot grow, and %s; relink it with gpushare-cc, "
+                      "or patch the program before %s",
                       (unsigned long long)(image->source.size - image->data_end),
                       bare ? " what is left of sections without headers?" : "", why,
                       bare ? "the archive is appended or the headers are removed"
@@ -107,17 +106,6 @@ static int check_zero(const struct elf_plan *plan, uint64_t offset, uint64_t siz
                                  err);
 }
 
-/* Lays out the parts in the padding; their place is final, and follows from the sizes. */
-static void lay_out(struct elf_plan *plan, uint64_t start, uint64_t address, uint64_t name_size)
-{
-    uint64_t text = align_to_8(strlen(plan->marker) + 1);
-
-    plan->tail.undo_at = start + name_size + text;
-    plan->tail.marker.offset = start + name_size;
-    plan->tail.marker.address = address + name_size;
-    plan->tail.marker.size = text + plan->tail.undo_size + sizeof(struct elf_marker_trailer);
-}
-
 static int write_fill(struct elf_plan *plan, uint64_t start, uint64_t size, const uint8_t *undo)
 {
     struct elf_marker_trailer trailer = {.magic = ELF_MARKER_MAGIC,
@@ -174,7 +162,10 @@ static int plan_rest(struct elf_plan *plan, size_t index, uint64_t start, uint64
     undo = elf_plan_undo(plan, &fill, err);
     if (undo == NULL)
         return -ENOMEM;
-    lay_out(plan, start, address, name_size);
+    /* the place of the parts in the padding is final, and follows from the sizes */
+    plan->tail.undo_at = start + name_size + text;
+    plan->tail.marker = (struct elf_extent){
+        .offset = start + name_size, .address = address + name_size, .size = size - name_size};
     ret = change_segment(plan, index, start + size);
     ret = ret ?: write_fill(plan, start, size, undo);
     free(undo);

@@ -141,14 +141,6 @@ int elf_plan_slot_finish(struct elf_plan *plan)
  * would find a copy that the loader has neither relocated nor filled in. DT_DEBUG is never
  * taken: debuggers need it, too. */
 
-static size_t find_entry(const struct elf_image *image, int64_t tag)
-{
-    for (size_t i = 0; i < image->dynamic.count; i++)
-        if (image->dynamic.entries[i].d_tag == tag)
-            return i;
-    return NOT_FOUND;
-}
-
 /* Whether other flags say the same as DT_BIND_NOW. */
 static bool is_repeated(const struct elf_image *image)
 {
@@ -158,8 +150,8 @@ static bool is_repeated(const struct elf_image *image)
            (image->dynamic.flags_1 & DF_1_NOW);
 }
 
-/* given_up: the entry that the new entry replaces, NOT_FOUND if there is a spare entry. */
-static int choose_entry(struct elf_plan *plan, size_t *given_up, struct gs_err *err)
+/* given_up: the entry that the new entry replaces, NULL if there is a spare entry. */
+static int choose_entry(struct elf_plan *plan, const Elf64_Dyn **given_up, struct gs_err *err)
 {
     static const struct {
         enum elf_dynamic_way way;
@@ -169,21 +161,20 @@ static int choose_entry(struct elf_plan *plan, size_t *given_up, struct gs_err *
                 {ELF_DYNAMIC_VERSIONS, DT_VERNEEDNUM}};
     const struct elf_image *image = plan->image;
 
-    *given_up = NOT_FOUND;
+    *given_up = NULL;
     plan->dynamic.way = ELF_DYNAMIC_SPARE;
     if (image->dynamic.room - image->dynamic.count >= 2)
         return 0;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         plan->dynamic.way = ways[i].way;
-        *given_up = find_entry(image, ways[i].tag);
-        if (*given_up != NOT_FOUND && (ways[i].tag != DT_BIND_NOW || is_repeated(image)))
+        *given_up = elf_image_dynamic(image, ways[i].tag);
+        if (*given_up != NULL && (ways[i].tag != DT_BIND_NOW || is_repeated(image)))
             return 0;
     }
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: its dynamic section has no free entry and cannot move, because code "
-                      "may read it at its place; link it again with GNU ld (-fuse-ld=bfd) or "
-                      "with gpushare-cc",
-                      image->source.name);
+    return elf_refuse(
+        image->source.name, err,
+        "its dynamic section has no free entry and cannot move, because code may read it at "
+        "its place; link it again with GNU ld (-fuse-ld=bfd) or with gpushare-cc");
 }
 
 /* The index at which the new entry is inserted. */
@@ -205,7 +196,8 @@ static size_t find_place(const struct elf_image *image)
 int elf_plan_needed(struct elf_plan *plan, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
-    size_t given_up, place = find_place(image), n = 0;
+    const Elf64_Dyn *given_up;
+    size_t place = find_place(image), n = 0;
     int ret = choose_entry(plan, &given_up, err);
 
     if (ret != 0)
@@ -217,7 +209,7 @@ int elf_plan_needed(struct elf_plan *plan, struct gs_err *err)
         if (i == place)
             plan->dynamic.entries[n++] =
                 (Elf64_Dyn){.d_tag = DT_NEEDED, .d_un.d_val = plan->names.needed};
-        if (i != given_up && i < image->dynamic.count)
+        if (i < image->dynamic.count && &image->dynamic.entries[i] != given_up)
             plan->dynamic.entries[n++] = image->dynamic.entries[i];
     }
     /* with the DT_NULL that calloc made, if the old table has it: bfd omits it if it is to

@@ -25,11 +25,6 @@
 #define OUR_SECTIONS 2     /* .gpushare.strings, .gpushare */
 #define MAX_MENDED   65536 /* symbols; more means that we misunderstand the file */
 
-static bool is_loaded(const Elf64_Shdr *s)
-{
-    return (s->sh_flags & SHF_ALLOC) && s->sh_type != SHT_NOBITS && s->sh_type != SHT_NULL;
-}
-
 static void move_to(Elf64_Shdr *s, const struct elf_plan *plan, uint64_t address)
 {
     s->sh_addr = address;
@@ -67,7 +62,7 @@ static void move_sections(struct elf_plan *plan, size_t *next)
     for (size_t i = 1; i < image->section_count; i++) {
         Elf64_Shdr *s = &plan->sections[i];
 
-        if (!is_loaded(s))
+        if (!(s->sh_flags & SHF_ALLOC) || s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL)
             continue;
         if (s->sh_type == SHT_STRTAB && s->sh_addr == image->tables.strings.address) {
             if (!kept) /* a damaged file may have several */
@@ -148,10 +143,9 @@ int elf_plan_sections(struct elf_plan *plan, struct gs_err *err)
         return 0;
     if (image->section_count + OUR_SECTIONS >= SHN_LORESERVE ||
         (image->sections[image->header.e_shstrndx].sh_flags & SHF_ALLOC))
-        return gs_err_set(
-            err, -ENOEXEC,
-            "%s: its section names cannot be extended (e_shnum %zu, e_shstrndx %u)",
-            image->source.name, image->section_count, image->header.e_shstrndx);
+        return elf_refuse(image->source.name, err,
+                          "its section names cannot be extended (e_shnum %zu, e_shstrndx %u)",
+                          image->section_count, image->header.e_shstrndx);
     plan->sections = calloc(image->section_count + OUR_SECTIONS, sizeof *plan->sections);
     if (plan->sections == NULL)
         return -ENOMEM;
@@ -221,9 +215,8 @@ static int place_segment(struct elf_plan *plan, struct gs_err *err)
             segment->offset = top - base;
         segment->address = segment->offset + base;
         if (first->p_vaddr < first->p_offset || segment->offset - image->source.size > MAX_HOLE)
-            return gs_err_set(err, -ENOEXEC,
-                              "%s: no room for a program header; relink it with gpushare-cc",
-                              image->source.name);
+            return elf_refuse(image->source.name, err,
+                              "no room for a program header; relink it with gpushare-cc");
     }
     return 0;
 }
@@ -360,18 +353,14 @@ static void lay_out_rest(struct elf_plan *plan)
     tail->names_size = plan->image->section_names_size + sizeof our_names;
     tail->sections_at = align_up(tail->names_at + tail->names_size, 8);
     tail->end = tail->sections_at + plan->section_count * sizeof(Elf64_Shdr);
+    plan->sections[plan->image->header.e_shstrndx].sh_offset = tail->names_at;
+    plan->sections[plan->image->header.e_shstrndx].sh_size = tail->names_size;
+    plan->sections[plan->section_count - 1].sh_size = tail->marker.size;
 }
 
-static void finish_sections(struct elf_plan *plan)
-{
-    Elf64_Shdr *names = &plan->sections[plan->image->header.e_shstrndx];
-
-    names->sh_offset = plan->tail.names_at;
-    names->sh_size = plan->tail.names_size;
-    plan->sections[plan->section_count - 1].sh_size = plan->tail.marker.size;
-}
-
-static int change_header(struct elf_plan *plan)
+/* The last two changes: the program headers, unless they are part of the tail, and the ELF
+ * header. */
+static int change_headers(struct elf_plan *plan)
 {
     Elf64_Ehdr header = plan->image->header;
 
@@ -382,7 +371,7 @@ static int change_header(struct elf_plan *plan)
         header.e_shoff = plan->tail.sections_at;
         header.e_shnum = (uint16_t)plan->section_count;
     }
-    return elf_plan_change(plan, 0, &header, sizeof header);
+    return elf_plan_slot_finish(plan) ?: elf_plan_change(plan, 0, &header, sizeof header);
 }
 
 static uint8_t *tail_at(const struct elf_plan_tail *tail, uint64_t offset)
@@ -390,52 +379,38 @@ static uint8_t *tail_at(const struct elf_plan_tail *tail, uint64_t offset)
     return tail->bytes + (offset - tail->segment.offset);
 }
 
-static void fill_marker(struct elf_plan *plan)
-{
-    const struct elf_plan_tail *tail = &plan->tail;
-    struct elf_marker_trailer trailer = {.magic = ELF_MARKER_MAGIC,
-                                         .text_size = tail->undo_at - tail->marker.offset,
-                                         .undo_offset = tail->undo_at,
-                                         .undo_size = tail->undo_size};
-
-    memcpy(tail_at(tail, tail->marker.offset), plan->marker, strlen(plan->marker));
-    memcpy(tail_at(tail, tail->undo_at + tail->undo_size), &trailer, sizeof trailer);
-}
-
-/* The block with all changes but the last two, the program headers and the ELF header. */
-static int fill_block(struct elf_plan *plan, struct gs_err *err)
-{
-    uint8_t *block = tail_at(&plan->tail, plan->tail.block.offset);
-    int ret =
-        elf_source_read(&plan->image->source, plan->block.offset, block, plan->block.size, err);
-
-    if (ret != 0)
-        return ret;
-    elf_changes_apply(plan->changes.list, plan->changes.count - 2, plan->block.offset, block,
-                      plan->block.size);
-    return 0;
-}
-
 static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
     const struct elf_table *strings = &image->tables.strings;
     struct elf_plan_tail *tail = &plan->tail;
-    int ret;
+    const struct elf_marker_trailer trailer = {.magic = ELF_MARKER_MAGIC,
+                                               .text_size = tail->undo_at - tail->marker.offset,
+                                               .undo_offset = tail->undo_at,
+                                               .undo_size = tail->undo_size};
 
     tail->bytes = calloc(1, (size_t)(tail->end - tail->segment.offset));
     if (tail->bytes == NULL)
         return -ENOMEM;
     if (plan->slot.way == ELF_SLOT_END)
         memcpy(tail_at(tail, tail->table.offset), plan->slot.segments, tail->table.size);
-    ret = plan->block.size > 0 ? fill_block(plan, err) : 0;
-    if (ret != 0)
-        return ret;
+    if (plan->block.size > 0) {
+        uint8_t *block = tail_at(tail, tail->block.offset);
+        int ret =
+            elf_source_read(&image->source, plan->block.offset, block, plan->block.size, err);
+
+        if (ret != 0)
+            return ret;
+        /* all changes but the last two, the program headers and the ELF header */
+        elf_changes_apply(plan->changes.list, plan->changes.count - 2, plan->block.offset,
+                          block, plan->block.size);
+    }
     memcpy(tail_at(tail, tail->strings.offset), image->tables.string_bytes, strings->size);
     memcpy(tail_at(tail, tail->strings.offset + strings->size), plan->names.bytes,
            plan->names.size);
-    fill_marker(plan);
+    memcpy(tail_at(tail, tail->marker.offset), plan->marker, strlen(plan->marker));
     memcpy(tail_at(tail, tail->undo_at), undo, tail->undo_size);
+    memcpy(tail_at(tail, tail->undo_at + tail->undo_size), &trailer, sizeof trailer);
     if (plan->sections == NULL)
         return 0;
     memcpy(tail_at(tail, tail->names_at), image->section_names, image->section_names_size);
@@ -444,19 +419,6 @@ static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *
     memcpy(tail_at(tail, tail->sections_at), plan->sections,
            plan->section_count * sizeof(Elf64_Shdr));
     return 0;
-}
-
-/* The last two changes: the program headers, unless they are part of the tail, and the ELF
- * header. */
-static int change_headers(struct elf_plan *plan)
-{
-    return elf_plan_slot_finish(plan) ?: change_header(plan);
-}
-
-static void drop_changes(struct elf_plan *plan, size_t count)
-{
-    while (plan->changes.count > count)
-        free((void *)(uintptr_t)plan->changes.list[--plan->changes.count].bytes);
 }
 
 int elf_plan_tail(struct elf_plan *plan, struct gs_err *err)
@@ -473,9 +435,8 @@ int elf_plan_tail(struct elf_plan *plan, struct gs_err *err)
         return -ENOMEM;
     free(undo);
     lay_out_rest(plan);
-    if (plan->sections != NULL)
-        finish_sections(plan);
-    drop_changes(plan, count);
+    while (plan->changes.count > count)
+        free((void *)(uintptr_t)plan->changes.list[--plan->changes.count].bytes);
     ret = change_headers(plan);
     undo = ret == 0 ? elf_plan_undo(plan, NULL, err) : NULL;
     if (undo == NULL)

@@ -93,17 +93,6 @@ static void *take_files(void *argument)
     return NULL;
 }
 
-static int look_at(const struct elf_root *root, const char *path, struct stat *st)
-{
-    struct elf_entry entry;
-    int ret = elf_entry_open(&entry, root, path, NULL);
-
-    if (ret == 0 && fstatat(entry.folder, entry.base, st, AT_SYMLINK_NOFOLLOW) != 0)
-        ret = -errno;
-    elf_entry_close(&entry);
-    return ret;
-}
-
 /* Finds the names that are one file. NULL: no memory; then each becomes a file of its own. */
 static struct name *find_names(const struct elf_root *root, const struct elf_paths *files)
 {
@@ -112,9 +101,13 @@ static struct name *find_names(const struct elf_root *root, const struct elf_pat
 
     for (size_t i = 0; names != NULL && list != NULL && i < files->count; i++) {
         struct stat *st = &names[i].was;
+        struct elf_entry entry;
+        const bool is_there = elf_entry_open(&entry, root, files->list[i], NULL) == 0 &&
+                              fstatat(entry.folder, entry.base, st, AT_SYMLINK_NOFOLLOW) == 0;
 
+        elf_entry_close(&entry);
         names[i].first = ALONE;
-        if (look_at(root, files->list[i], st) != 0 || !S_ISREG(st->st_mode) || st->st_nlink < 2)
+        if (!is_there || !S_ISREG(st->st_mode) || st->st_nlink < 2)
             continue;
         for (size_t j = 0; j < linked && names[i].first == ALONE; j++)
             if (gs_same_inode(&names[list[j]].was, st))

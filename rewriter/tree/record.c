@@ -7,6 +7,8 @@
  * any thread.
  */
 #include "rewriter/tree/record.h"
+#include "common/fd.h"
+#include "common/same.h"
 #include "rewriter/output/output.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/elf/sums.h"
@@ -47,7 +49,7 @@ static int sum_file(const struct elf_root *root, const char *path,
     uint8_t buffer[1 << 16];
     struct elf_sha256 sha;
     struct elf_entry entry;
-    int fd = open_below(root, path, &entry, err), ret = 0;
+    GS_CLOSE_FD int fd = open_below(root, path, &entry, err);
     ssize_t n = 0;
 
     elf_entry_close(&entry);
@@ -56,12 +58,9 @@ static int sum_file(const struct elf_root *root, const char *path,
     elf_sha256_init(&sha);
     while ((n = read(fd, buffer, sizeof buffer)) > 0)
         elf_sha256_update(&sha, buffer, (size_t)n);
-    if (n < 0)
-        ret = gs_err_errno(err, -errno, "%s: cannot read", path);
-    close(fd);
     *size = sha.length;
     elf_sha256_final(&sha, digest);
-    return ret;
+    return n == 0 ? 0 : gs_err_errno(err, -errno, "%s: cannot read", path);
 }
 
 /* 32 bytes as 43 characters and a NUL. */
@@ -197,25 +196,22 @@ static char *make_text(int fd, const struct stat *st, const char *path, size_t *
                        struct update *update, struct gs_err *err)
 {
     struct elf_source source = {.name = path, .fd = fd, .size = (uint64_t)st->st_size};
-    char *text = NULL, *old;
+    char *text = NULL;
+    GS_FREE char *old = NULL;
     FILE *to = open_memstream(&text, size);
     int ret = to == NULL ? gs_err_set(err, -ENOMEM, "%s: no memory", path) : 0;
 
     snprintf(update->folder, sizeof update->folder, "%s", path);
-    for (int i = 0; i < 2 && strrchr(update->folder, '/') != NULL;
-         i++) /* RECORD, NAME.dist-info */
-        *strrchr(update->folder, '/') = '\0';
+    gs_cut_parts(update->folder, 2); /* RECORD, NAME.dist-info */
     old = elf_source_load(&source, 0, source.size, err);
     if (ret == 0 && old != NULL)
         ret = write_lines(to, old, (size_t)source.size, update, err);
     if (to != NULL && fclose(to) != 0 && ret == 0)
         ret = gs_err_set(err, -ENOMEM, "%s: no memory", path);
-    if (ret != 0 || old == NULL) {
-        free(text);
-        text = NULL;
-    }
-    free(old);
-    return text;
+    if (ret == 0 && old != NULL)
+        return text;
+    free(text);
+    return NULL;
 }
 
 static int replace_record(int fd, const struct stat *st, const struct elf_entry *entry,
@@ -237,10 +233,11 @@ static int replace_record(int fd, const struct stat *st, const struct elf_entry 
 static int update_one(struct update *update, const char *path, bool *lists, struct gs_err *err)
 {
     struct elf_entry entry;
-    int fd = open_below(update->root, path, &entry, err), ret = fd < 0 ? fd : 0;
+    GS_CLOSE_FD int fd = open_below(update->root, path, &entry, err);
     size_t size = 0, before = update->lines;
-    char *text = NULL;
+    GS_FREE char *text = NULL;
     struct stat st;
+    int ret = fd < 0 ? fd : 0;
 
     update->path = path;
     update->lists = false;
@@ -255,9 +252,6 @@ static int update_one(struct update *update, const char *path, bool *lists, stru
     if (ret != 0)
         update->lines = before;
     *lists = ret == 0 && update->lists;
-    free(text);
-    if (fd >= 0)
-        close(fd);
     elf_entry_close(&entry);
     return ret;
 }

@@ -10,6 +10,7 @@
  * called by one thread.
  */
 #include "rewriter/tree/venv.h"
+#include "common/fd.h"
 #include "common/same.h"
 #include "rewriter/job/act.h"
 #include "rewriter/job/location.h"
@@ -224,13 +225,6 @@ static bool resolve_or_say(const struct elf_root *root, const struct elf_manifes
     return false;
 }
 
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-
-    return lstat(a, &x) == 0 && lstat(b, &y) == 0 && gs_same_inode(&x, &y);
-}
-
 /* Makes the link another name of the copy. */
 static enum elf_exit name_copy(const char *link, const char *copy,
                                const struct elf_options *options)
@@ -238,9 +232,12 @@ static enum elf_exit name_copy(const char *link, const char *copy,
     struct elf_entry from = {.folder = -1}, to = {.folder = -1};
     struct elf_output output;
     struct gs_err err = {0};
-    int fd = -1, ret;
+    struct stat a, b;
+    GS_CLOSE_FD int fd = -1;
+    int ret;
 
-    if (options->dry_run || options->print || is_same_file(link, copy))
+    if (options->dry_run || options->print ||
+        (lstat(link, &a) == 0 && lstat(copy, &b) == 0 && gs_same_inode(&a, &b)))
         return ELF_EXIT_DONE;
     ret = elf_entry_open(&from, options->within.root, copy, &err);
     ret = ret ?: elf_entry_open(&to, options->within.root, link, &err);
@@ -253,8 +250,6 @@ static enum elf_exit name_copy(const char *link, const char *copy,
         ret = elf_output_commit(&output, NULL, !options->no_sync, &err);
         elf_output_deinit(&output);
     }
-    if (fd >= 0)
-        close(fd);
     elf_entry_close(&from);
     elf_entry_close(&to);
     if (ret != 0)
@@ -371,30 +366,26 @@ int elf_venv_restore(const struct elf_manifest *manifest, const struct elf_optio
     return ret;
 }
 
-static bool check_copy(const struct elf_root *root, const struct elf_manifest_entry *entry)
-{
-    char link[PATH_MAX], target[PATH_MAX];
-
-    if (!resolve_or_say(root, entry, link, target))
-        return false;
-    if (is_current(root, link, target))
-        return true;
-    elf_say(stderr,
-            "gpushare-patch: %s: is not a patched copy of the present %s (an upgrade?); patch "
-            "the environment again\n",
-            link, target);
-    return false;
-}
-
 bool elf_venv_check(const struct elf_manifest *manifest, const struct elf_options *options)
 {
     bool good = true;
 
     for (size_t i = 0; i < manifest->count; i++) {
         const struct elf_manifest_entry *entry = &manifest->entries[i];
+        char link[PATH_MAX], target[PATH_MAX];
 
-        if (entry->target != NULL && !check_copy(options->within.root, entry))
+        if (entry->target == NULL)
+            continue;
+        if (!resolve_or_say(options->within.root, entry, link, target)) {
             good = false;
+        } else if (!is_current(options->within.root, link, target)) {
+            elf_say(
+                stderr,
+                "gpushare-patch: %s: is not a patched copy of the present %s (an upgrade?); "
+                "patch the environment again\n",
+                link, target);
+            good = false;
+        }
     }
     return good;
 }

@@ -116,30 +116,13 @@ static bool is_elf(int folder, const char *name, mode_t mode)
            (head[EI_NIDENT] == ET_EXEC || head[EI_NIDENT] == ET_DYN);
 }
 
-/* The kernel's file systems (/proc, /sys) hold no programs, and root may not read all of
- * them. */
-static bool is_kernels(int folder, dev_t device)
-{
-    struct statfs mounted;
-    struct stat st;
-
-    return fstat(folder, &st) == 0 && st.st_dev != device && fstatfs(folder, &mounted) == 0 &&
-           (mounted.f_type == PROC_SUPER_MAGIC || mounted.f_type == SYSFS_MAGIC);
-}
-
-static bool is_record(const char *path)
-{
-    static const char end[] = ".dist-info/RECORD";
-    size_t length = strlen(path);
-
-    return length > sizeof end - 1 && strcmp(path + length - (sizeof end - 1), end) == 0;
-}
-
 /* One entry of a folder: `below` the root, and as a full path. */
 static int look_at(struct stride *stride, int folder, const char *name, const char *below,
                    const char *path, struct gs_err *err)
 {
+    static const char record[] = ".dist-info/RECORD";
     struct elf_walk *walk = stride->walk;
+    const size_t length = strlen(path);
     struct stat st;
 
     if (is_excluded(stride->options, below, name))
@@ -155,7 +138,7 @@ static int look_at(struct stride *stride, int folder, const char *name, const ch
         return elf_paths_add(&stride->folders, below);
     if (!S_ISREG(st.st_mode) || strncmp(name, ".gpushare-", 10) == 0)
         return 0;
-    if (is_record(path))
+    if (length >= sizeof record && strcmp(path + length - (sizeof record - 1), record) == 0)
         return elf_paths_add(&walk->records, path);
     return is_elf(folder, name, st.st_mode) ? elf_paths_add(&walk->files, path) : 0;
 }
@@ -201,9 +184,14 @@ static int look_into(struct stride *stride, const char *below, struct gs_err *er
 {
     int fd = elf_root_folder(stride->root, below), ret;
     struct elf_paths names = {0};
+    struct statfs mounted;
+    struct stat st;
     DIR *folder;
 
-    if (fd >= 0 && *below != '\0' && is_kernels(fd, stride->device)) {
+    /* the kernel's file systems (/proc, /sys) hold no programs, and root may not read all of them */
+    if (fd >= 0 && *below != '\0' && fstat(fd, &st) == 0 && st.st_dev != stride->device &&
+        fstatfs(fd, &mounted) == 0 &&
+        (mounted.f_type == PROC_SUPER_MAGIC || mounted.f_type == SYSFS_MAGIC)) {
         close(fd);
         return 0;
     }

@@ -6,8 +6,7 @@
  * No state; elf_verify_loader() starts and awaits a child process.
  */
 #include "rewriter/verify/verify.h"
-#include "rewriter/verify/session.h"
-#include "rewriter/verify/tables.h"
+#include "rewriter/verify/second.h"
 #include "rewriter/elf/dynamic.h"
 #include "rewriter/plan/imports.h"
 #include "rewriter/elf/reader.h"
@@ -30,10 +29,8 @@
 static int refuse_wrong(const struct elf_plan *plan, const char *what, uint64_t which,
                         struct gs_err *err)
 {
-    return gs_err_set(err, -EIO,
-                      "%s: the new file's %s %llu is wrong; the old file is left unchanged. "
-                      "Please report this",
-                      plan->image->source.name, what, (unsigned long long)which);
+    return elf_distrust(plan->image->source.name, err, "the new file's %s %llu is wrong", what,
+                        (unsigned long long)which);
 }
 
 static int is_same_load(const struct elf_plan *plan, size_t index, const Elf64_Phdr *old,
@@ -141,7 +138,7 @@ static int check_dynamic(const struct elf_plan *plan, const struct elf_image *ne
 }
 
 /* Behind the old strings new strings may follow. The other tables are checked with libelf's
- * reading (tables.c). */
+ * reading (second.c). */
 static int check_strings(const struct elf_plan *plan, const struct elf_image *new,
                          struct gs_err *err)
 {
@@ -245,68 +242,53 @@ int elf_verify_untouched(const struct elf_image *original, const struct elf_sour
                original->tables.strings.size < now.tables.strings.size
                    ? original->tables.strings.size
                    : now.tables.strings.size) != 0)
-        ret = gs_err_set(err, -ENOEXEC,
-                         "%s: its dynamic section was edited after it was patched (chrpath, "
+        ret = elf_refuse(raw->name, err,
+                         "its dynamic section was edited after it was patched (chrpath, "
                          "patchelf?), and patching it again would undo that; restore it with "
-                         "--restore (which drops the edit too), edit it, then patch it",
-                         raw->name);
+                         "--restore (which drops the edit too), edit it, then patch it");
     elf_image_deinit(&now);
     return ret;
 }
 
-/* The path of glibc's loader on a system of that machine (its ABI fixes it). */
-static const char *loader_path(unsigned machine)
-{
-    return machine == EM_X86_64 ? "/lib64/ld-linux-x86-64.so.2" : "/lib/ld-linux-aarch64.so.1";
-}
-
-static unsigned host_machine(void)
-{
+/* This machine, and the path of glibc's loader for it (the ABI fixes it). */
 #ifdef __x86_64__
-    return EM_X86_64;
+#define HOST_MACHINE EM_X86_64
+#define LOADER       "/lib64/ld-linux-x86-64.so.2"
 #else
-    return EM_AARCH64;
+#define HOST_MACHINE EM_AARCH64
+#define LOADER       "/lib/ld-linux-aarch64.so.1"
 #endif
-}
 
-static int run_loader(const char *loader, int fd, int *status)
+/* Results of rtld.c: 0 a program of this loader, 2 an object without interpreter, 1 an object
+ * that it cannot load. */
+static int ask_loader(int fd, bool *accepted)
 {
     char *const empty[] = {NULL};
-    char *const argv[] = {(char *)(uintptr_t)loader, (char *)(uintptr_t) "--verify",
+    char *const argv[] = {(char *)(uintptr_t)LOADER, (char *)(uintptr_t) "--verify",
                           (char *)(uintptr_t) "/proc/self/fd/3", NULL};
     posix_spawn_file_actions_t actions;
     pid_t pid;
-    int ret = posix_spawn_file_actions_init(&actions);
+    int status = 0, ret = posix_spawn_file_actions_init(&actions);
 
     if (ret != 0)
         return -ret;
     ret = posix_spawn_file_actions_addclose(&actions, 1); /* there may be no /dev/null */
     ret = ret ?: posix_spawn_file_actions_addclose(&actions, 2);
     ret = ret ?: posix_spawn_file_actions_adddup2(&actions, fd, 3);
-    ret = ret ?: posix_spawn(&pid, loader, &actions, NULL, argv, empty);
+    ret = ret ?: posix_spawn(&pid, LOADER, &actions, NULL, argv, empty);
     posix_spawn_file_actions_destroy(&actions);
     if (ret != 0)
         return -ret;
-    while (waitpid(pid, status, 0) < 0)
+    while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return -errno;
-    return 0;
-}
-
-/* Results of rtld.c: 0 a program of this loader, 2 an object without interpreter, 1 an object
- * that it cannot load. */
-static int ask_loader(const char *loader, int fd, bool *accepted)
-{
-    int status = 0, ret = run_loader(loader, fd, &status);
-
     *accepted = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 2);
-    return ret;
+    return 0;
 }
 
 int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_err *err)
 {
-    unsigned machine = image->header.e_machine;
-    const char *loader = loader_path(machine), *name = image->source.name;
+    const char *name = image->source.name;
     bool accepted = false, accepted_old = false;
     struct statvfs mounted;
     int ret;
@@ -314,9 +296,8 @@ int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_
     if (fstatvfs(fd, &mounted) == 0 && (mounted.f_flag & ST_NOEXEC))
         return 0; /* it accepts nothing on such a mount */
     /* only the system's own loader is run, never a loader that the file names */
-    if (machine != host_machine() || access(loader, X_OK) != 0)
-        return 0;
-    if (image->interpreter != NULL && strcmp(image->interpreter, loader) != 0)
+    if (image->header.e_machine != HOST_MACHINE || access(LOADER, X_OK) != 0 ||
+        (image->interpreter != NULL && strcmp(image->interpreter, LOADER) != 0))
         return 0;
     if (access("/proc/self/fd", X_OK) != 0)
         return gs_err_set(
@@ -324,19 +305,16 @@ int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_
             "%s: the loader cannot check the new file, because /proc is not mounted; "
             "mount it",
             name);
-    ret = ask_loader(loader, fd, &accepted);
+    ret = ask_loader(fd, &accepted);
     if (ret == 0 && !accepted)
-        ret = ask_loader(loader, old, &accepted_old);
+        ret = ask_loader(old, &accepted_old);
     if (ret != 0)
-        return gs_err_errno(err, ret, "%s: cannot run %s --verify", name, loader);
+        return gs_err_errno(err, ret, "%s: cannot run %s --verify", name, LOADER);
     if (accepted)
         return 0;
     if (!accepted_old)
-        return gs_err_set(err, -ENOEXEC, "%s: damaged: %s does not accept it", name, loader);
-    return gs_err_set(err, -EIO,
-                      "%s: %s --verify does not accept the new file; the old file is left "
-                      "unchanged. Please report this",
-                      name, loader);
+        return elf_refuse(name, err, "damaged: %s does not accept it", LOADER);
+    return elf_distrust(name, err, "%s --verify does not accept the new file", LOADER);
 }
 
 /* The second reader: libelf reads the new file, and its answers must agree with our own
@@ -345,7 +323,7 @@ int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_
  *
  * Shares no line with the first reader. libelf reads only the parts that it is asked for
  * (ELF_C_READ, no mapping), and each table in its own short session of a few hundred KiB,
- * so the size of the file does not matter (session.c). */
+ * so the size of the file does not matter (second.c). */
 
 static const char own[] = "gpushare-patch", planned[] = "the plan";
 
@@ -439,11 +417,10 @@ static int compare_sections(const struct elf_second *second, Elf *elf, struct gs
         if (theirs == NULL)
             return elf_second_fail(second, "the name of a section", err);
         if (strcmp(theirs, ours) != 0)
-            return gs_err_set(
-                err, -EIO,
-                "%s: section %zu of the new file is %s according to libelf, but %s "
-                "according to %s; the old file is left unchanged. Please report this",
-                old->source.name, i, theirs, ours, own);
+            return elf_distrust(
+                old->source.name, err,
+                "section %zu of the new file is %s according to libelf, but %s according to %s",
+                i, theirs, ours, own);
     }
     return 0;
 }

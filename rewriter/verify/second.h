@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session.h: the new file as libelf reads it, for the parts of the second reader.
+ * second.h: the new file as libelf reads it.
  */
 #pragma once
 
@@ -23,9 +23,7 @@ struct elf_kind {
     size_t size; /* bytes */
 };
 
-extern const struct elf_kind elf_kind_header, elf_kind_segment, elf_kind_section,
-    elf_kind_dynamic, elf_kind_symbol, elf_kind_relocation, elf_kind_number, elf_kind_word,
-    elf_kind_byte;
+extern const struct elf_kind elf_kind_header, elf_kind_segment, elf_kind_section;
 
 /* Compares an entry as libelf reads it with the expected one; `by` says whose expectation
  * it is. 0, or -EIO with both answers in err. */
@@ -39,12 +37,6 @@ Elf *elf_second_begin(const struct elf_second *second, struct gs_err *err);
 /* libelf cannot read a part. Always -EIO, with libelf's reason in err. */
 int elf_second_fail(const struct elf_second *second, const char *what, struct gs_err *err);
 
-/* The file offset of that address by the program headers as libelf reads them, and the
- * number of bytes from there to the end of the segment's file part. 0 or -EIO. */
-int elf_second_offset(const struct elf_second *second, uint64_t address, uint64_t *offset,
-                      uint64_t *rest, struct gs_err *err);
-
-/* Checks DT_VERNEED and DT_VERDEF at these addresses, which libelf gave (0: not there). 0 or a
- * negative errno. */
-int elf_second_versions(const struct elf_second *second, uint64_t needed, uint64_t defined,
-                        struct gs_err *err);
+/* Checks the tables of the dynamic linker: dynamic entries, strings, hash tables, symbols,
+ * versions, relocations. `segments` are known. 0 or a negative errno. */
+int elf_second_tables(const struct elf_second *second, struct gs_err *err);

@@ -1,18 +1,214 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tables.c: the second reader's view of the dynamic linker's tables: dynamic entries, strings,
- * hash tables, symbols, their version numbers, relocations.
+ * second.c: the second reader's sessions of libelf, and its view of the dynamic linker's tables:
+ * dynamic entries, strings, hash tables, symbols, versions, relocations.
  *
  * Finds each table by libelf's own reading of the dynamic entries and program headers. A table
  * is read in windows, each in a session of libelf of its own, since libelf keeps what it has
- * read until the session ends. No state, any thread.
+ * read until the session ends. An Elf handle belongs to the thread that opened it. No state but
+ * libelf's own, which is set once.
  */
+#include "rewriter/verify/second.h"
 #include "rewriter/elf/names.h"
-#include "rewriter/verify/tables.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+const struct elf_kind elf_kind_header = {"ELF header", sizeof(Elf64_Ehdr)};
+const struct elf_kind elf_kind_segment = {"program header", sizeof(Elf64_Phdr)};
+const struct elf_kind elf_kind_section = {"section", sizeof(Elf64_Shdr)};
+static const struct elf_kind kind_dynamic = {"dynamic entry", sizeof(Elf64_Dyn)};
+static const struct elf_kind kind_symbol = {"symbol", sizeof(Elf64_Sym)};
+static const struct elf_kind kind_relocation = {"relocation", sizeof(Elf64_Rela)};
+static const struct elf_kind kind_number = {"version of symbol", sizeof(Elf64_Half)};
+static const struct elf_kind kind_word = {"word of DT_RELR", sizeof(Elf64_Xword)};
+static const struct elf_kind kind_byte = {"data at offset", 1};
+static const struct elf_kind kind_verneed = {"entry of DT_VERNEED at", sizeof(Elf64_Verneed)},
+                             kind_vernaux = {"version of DT_VERNEED at", sizeof(Elf64_Vernaux)},
+                             kind_verdef = {"entry of DT_VERDEF at", sizeof(Elf64_Verdef)},
+                             kind_verdaux = {"version of DT_VERDEF at", sizeof(Elf64_Verdaux)};
+
+int elf_second_compare(const struct elf_second *second, const struct elf_kind *kind,
+                       uint64_t index, const void *theirs, const void *ours, const char *by,
+                       struct gs_err *err)
+{
+    const uint8_t *a = theirs, *b = ours;
+    size_t i = 0;
+
+    while (i < kind->size && a[i] == b[i])
+        i++;
+    if (i == kind->size)
+        return 0;
+    return elf_distrust(second->plan->image->source.name, err,
+                        "byte %zu of %s %llu of the new file is 0x%02x according to libelf, "
+                        "but 0x%02x according to %s",
+                        i, kind->name, (unsigned long long)index, a[i], b[i], by);
+}
+
+static void set_version(void)
+{
+    (void)elf_version(EV_CURRENT);
+}
+
+Elf *elf_second_begin(const struct elf_second *second, struct gs_err *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    Elf *elf;
+
+    pthread_once(&once, set_version);
+    elf = elf_begin(second->fd, ELF_C_READ, NULL);
+    if (elf == NULL) {
+        elf_second_fail(second, "the ELF header", err);
+        return NULL;
+    }
+    if (elf_kind(elf) != ELF_K_ELF || gelf_getclass(elf) != ELFCLASS64) {
+        elf_distrust(second->plan->image->source.name, err,
+                     "libelf does not accept the new file as a 64-bit ELF file, but "
+                     "gpushare-patch does");
+        elf_end(elf);
+        return NULL;
+    }
+    return elf;
+}
+
+int elf_second_fail(const struct elf_second *second, const char *what, struct gs_err *err)
+{
+    const char *why = elf_errmsg(-1);
+
+    return elf_distrust(second->plan->image->source.name, err,
+                        "libelf cannot read %s of the new file (%s), but gpushare-patch can",
+                        what, why != NULL ? why : "it gives no reason");
+}
+
+static int find_offset(const struct elf_second *second, uint64_t address, uint64_t *offset,
+                       uint64_t *rest, struct gs_err *err)
+{
+    for (size_t i = 0; i < second->segment_count; i++) {
+        const Elf64_Phdr *p = &second->segments[i];
+
+        if (p->p_type == PT_LOAD && address >= p->p_vaddr &&
+            address - p->p_vaddr < p->p_filesz) {
+            *offset = p->p_offset + (address - p->p_vaddr);
+            *rest = p->p_filesz - (address - p->p_vaddr);
+            return 0;
+        }
+    }
+    return elf_distrust(second->plan->image->source.name, err,
+                        "according to libelf, address 0x%llx is in no segment of the new file",
+                        (unsigned long long)address);
+}
+
+/* The second reader's view of DT_VERNEED and DT_VERDEF, which are chains of entries that
+ * say how far away the next entry is.
+ *
+ * Patching may move them, but does not change them: each entry that libelf reads must be
+ * the original's at the same distance from the start. */
+
+#define MOST ((uint64_t)2 << 20) /* bytes; both tables number their versions with 15 bits */
+
+/* The same table: as libelf reads it in the new file, and its place in the original. */
+struct chain {
+    const struct elf_second *second;
+    Elf_Data *data;
+    uint64_t old; /* offset */
+};
+
+/* Compares the entry that libelf has read at `at`, bytes from the start, with the original. */
+static int compare_entry(const struct chain *chain, const struct elf_kind *kind, uint64_t at,
+                         const void *theirs, struct gs_err *err)
+{
+    uint64_t old[(sizeof(Elf64_Verdef) + 7) / 8]; /* the largest entry */
+    int ret;
+
+    if (theirs == NULL)
+        return elf_second_fail(chain->second, kind->name, err);
+    ret = elf_source_read(&chain->second->plan->image->source, chain->old + at, old, kind->size,
+                          err);
+    return ret ?: elf_second_compare(chain->second, kind, at, theirs, old, "the original", err);
+}
+
+static int follow_needed(const struct chain *chain, struct gs_err *err)
+{
+    GElf_Verneed entry;
+    GElf_Vernaux hung;
+    uint64_t at = 0;
+
+    do {
+        uint64_t next;
+
+        if (compare_entry(chain, &kind_verneed, at,
+                          gelf_getverneed(chain->data, (int)at, &entry), err))
+            return -EIO;
+        next = at + entry.vn_aux;
+        do {
+            if (compare_entry(chain, &kind_vernaux, next,
+                              gelf_getvernaux(chain->data, (int)next, &hung), err))
+                return -EIO;
+            next += hung.vna_next;
+        } while (hung.vna_next != 0);
+        at += entry.vn_next;
+    } while (entry.vn_next != 0);
+    return 0;
+}
+
+/* A definition may have several names; the loader and our reader read only the first. */
+static int follow_defined(const struct chain *chain, struct gs_err *err)
+{
+    GElf_Verdef entry;
+    GElf_Verdaux hung;
+    uint64_t at = 0;
+
+    do {
+        uint64_t name;
+
+        if (compare_entry(chain, &kind_verdef, at, gelf_getverdef(chain->data, (int)at, &entry),
+                          err))
+            return -EIO;
+        name = at + entry.vd_aux;
+        if (compare_entry(chain, &kind_verdaux, name,
+                          gelf_getverdaux(chain->data, (int)name, &hung), err))
+            return -EIO;
+        at += entry.vd_next;
+    } while (entry.vd_next != 0);
+    return 0;
+}
+
+static int follow_chain(const struct elf_second *second, uint64_t address, Elf_Type type,
+                        const struct elf_table *old,
+                        int (*follow)(const struct chain *, struct gs_err *),
+                        struct gs_err *err)
+{
+    struct chain chain = {.second = second, .old = old->offset};
+    uint64_t offset = 0, rest = 0;
+    Elf *elf;
+    int ret;
+
+    if (address == 0)
+        return 0;
+    if (find_offset(second, address, &offset, &rest, err) != 0)
+        return -EIO;
+    elf = elf_second_begin(second, err);
+    if (elf == NULL)
+        return -EIO;
+    chain.data =
+        elf_getdata_rawchunk(elf, (int64_t)offset, (size_t)(rest < MOST ? rest : MOST), type);
+    ret = chain.data != NULL ? follow(&chain, err)
+                             : elf_second_fail(second, "the version tables", err);
+    elf_end(elf);
+    return ret;
+}
+
+static int check_versions(const struct elf_second *second, uint64_t needed, uint64_t defined,
+                          struct gs_err *err)
+{
+    const struct elf_image *old = second->plan->image;
+
+    return follow_chain(second, needed, ELF_T_VNEED, &old->tables.verneed, follow_needed, err)
+               ?: follow_chain(second, defined, ELF_T_VDEF, &old->tables.verdef, follow_defined,
+                               err);
+}
 
 #define WINDOW ((uint64_t)192 * 1024) /* bytes; a whole number of entries of every kind */
 
@@ -101,11 +297,11 @@ static int check_dynamic(const struct elf_second *second, Elf *elf, struct place
 
         if (gelf_getdyn(data, (int)i, &entry) == NULL)
             return elf_second_fail(second, "a dynamic entry", err);
-        if (elf_second_compare(second, &elf_kind_dynamic, i, &entry, &plan->dynamic.entries[i],
+        if (elf_second_compare(second, &kind_dynamic, i, &entry, &plan->dynamic.entries[i],
                                "the plan", err))
             return -EIO;
         if (i < second->new->dynamic.room &&
-            elf_second_compare(second, &elf_kind_dynamic, i, &entry,
+            elf_second_compare(second, &kind_dynamic, i, &entry,
                                &second->new->dynamic.entries[i], "gpushare-patch", err))
             return -EIO;
         note_place(places, &entry);
@@ -216,12 +412,11 @@ static int check_name(const struct elf_second *second, uint64_t index,
     if (now != NULL && strncmp(now, ELF_WRAP_PREFIX, prefix) == 0 &&
         strcmp(now + prefix, was) == 0)
         return 0;
-    return gs_err_set(err, -EIO,
-                      "%s: symbol %llu of the new file is %s according to libelf, but %s%s "
-                      "according to the plan; the old file is left unchanged. Please report "
-                      "this",
-                      second->plan->image->source.name, (unsigned long long)index,
-                      now != NULL ? now : "outside of the strings", ELF_WRAP_PREFIX, was);
+    return elf_distrust(
+        second->plan->image->source.name, err,
+        "symbol %llu of the new file is %s according to libelf, but %s%s according to the plan",
+        (unsigned long long)index, now != NULL ? now : "outside of the strings",
+        ELF_WRAP_PREFIX, was);
 }
 
 static int check_symbols(const struct elf_second *second, const struct table *table,
@@ -292,15 +487,14 @@ static int check_at(const struct elf_second *second, uint64_t address, struct ta
 
     if (address == 0 || table.size == 0)
         return 0;
-    if (elf_second_offset(second, address, &table.offset, &rest, err) != 0)
+    if (find_offset(second, address, &table.offset, &rest, err) != 0)
         return -EIO;
     if (rest < table.size)
-        return gs_err_set(
-            err, -EIO,
-            "%s: a table of 0x%llx bytes (%s) has only 0x%llx bytes in the new file "
-            "according to libelf; the old file is left unchanged. Please report this",
-            second->plan->image->source.name, (unsigned long long)table.size, table.kind->name,
-            (unsigned long long)rest);
+        return elf_distrust(second->plan->image->source.name, err,
+                            "a table of 0x%llx bytes (%s) has only 0x%llx bytes in the new "
+                            "file according to libelf",
+                            (unsigned long long)table.size, table.kind->name,
+                            (unsigned long long)rest);
     return check_table(second, table, err);
 }
 
@@ -312,10 +506,10 @@ static int check_relocations(const struct elf_second *second, const struct place
         const struct elf_kind *kind;
         Elf_Type type;
     } tables[] = {
-        {places->rela, places->rela_size, &elf_kind_relocation, ELF_T_RELA},
+        {places->rela, places->rela_size, &kind_relocation, ELF_T_RELA},
         {places->jmprel, places->plt_kind == DT_RELA ? places->jmprel_size : 0,
-         &elf_kind_relocation, ELF_T_RELA},
-        {places->relr, places->relr_size, &elf_kind_word, ELF_T_XWORD},
+         &kind_relocation, ELF_T_RELA},
+        {places->relr, places->relr_size, &kind_word, ELF_T_XWORD},
     };
 
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
@@ -327,12 +521,10 @@ static int check_relocations(const struct elf_second *second, const struct place
         if (tables[i].size == 0)
             continue;
         if (elf_image_offset(second->plan->image, tables[i].address, table.size, &table.old))
-            return gs_err_set(
-                err, -EIO,
-                "%s: libelf finds a relocation table at 0x%llx in the new file, where "
-                "gpushare-patch has none; the old file is left unchanged. Please report "
-                "this",
-                second->plan->image->source.name, (unsigned long long)tables[i].address);
+            return elf_distrust(second->plan->image->source.name, err,
+                                "libelf finds a relocation table at 0x%llx in the new file, "
+                                "where gpushare-patch has none",
+                                (unsigned long long)tables[i].address);
         if (check_at(second, tables[i].address, table, err) != 0)
             return -EIO;
     }
@@ -348,24 +540,22 @@ static int check_tables(const struct elf_second *second, const struct places *pl
         uint64_t address;
         struct table table;
     } all[] = {
-        {places->strings,
-         {&elf_kind_byte, ELF_T_BYTE, 0, places->strings_size, check_strings, 0}},
+        {places->strings, {&kind_byte, ELF_T_BYTE, 0, places->strings_size, check_strings, 0}},
         {places->hash,
-         {&elf_kind_byte, ELF_T_BYTE, 0, old->hash.size, check_same, old->hash.offset}},
+         {&kind_byte, ELF_T_BYTE, 0, old->hash.size, check_same, old->hash.offset}},
         {places->gnu_hash,
-         {&elf_kind_byte, ELF_T_BYTE, 0, old->gnu_hash.size, check_same, old->gnu_hash.offset}},
+         {&kind_byte, ELF_T_BYTE, 0, old->gnu_hash.size, check_same, old->gnu_hash.offset}},
         {places->symbols,
-         {&elf_kind_symbol, ELF_T_SYM, 0, old->symbols.size, check_symbols,
-          old->symbols.offset}},
+         {&kind_symbol, ELF_T_SYM, 0, old->symbols.size, check_symbols, old->symbols.offset}},
         {places->versions,
-         {&elf_kind_number, ELF_T_HALF, 0, old->versions.size, check_numbers,
+         {&kind_number, ELF_T_HALF, 0, old->versions.size, check_numbers,
           old->versions.offset}},
     };
     int ret = 0;
 
     for (size_t i = 0; ret == 0 && i < sizeof all / sizeof all[0]; i++)
         ret = check_at(second, all[i].address, all[i].table, err);
-    ret = ret ?: elf_second_versions(second, places->needed, places->defined, err);
+    ret = ret ?: check_versions(second, places->needed, places->defined, err);
     return ret ?: check_relocations(second, places, err);
 }
 
