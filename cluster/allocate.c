@@ -52,11 +52,9 @@ void load_ask(struct load *load, const struct cards *cards, const struct gs_plac
 /* Room for an answer to each container of a request. 0, -EINVAL or -ENOMEM. */
 static int begin_answers(size_t count, struct pool *pool, void **answers, struct gs_err *err)
 {
-    if (count > CONTAINERS_MOST) {
-        gs_err_set(err, -EINVAL, "a request has %zu containers; %d are the most", count,
-                   CONTAINERS_MOST);
-        return -EINVAL;
-    }
+    if (count > CONTAINERS_MOST)
+        return gs_err_set(err, -EINVAL, "a request has %zu containers; %d are the most", count,
+                          CONTAINERS_MOST);
     *answers = pool_take(pool, count, sizeof(void *));
     return *answers != NULL ? 0 : -ENOMEM;
 }
@@ -233,9 +231,9 @@ static int prefer_one(struct choice *choice, const V1beta1__PreferredContainer *
     if (choice->ids == NULL)
         return -ENOMEM;
     code = take_names(choice, wanted->available, wanted->n_available, OFFERED, pool, err);
-    if (code == 0)
-        code =
-            take_names(choice, wanted->must_include, wanted->n_must_include, CHOSEN, pool, err);
+    code = code
+               ?: take_names(choice, wanted->must_include, wanted->n_must_include, CHOSEN, pool,
+                             err);
     while (code == 0 && choice->count < (size_t)wanted->size) {
         code = choose_next(choice, pool);
         if (code == -EINVAL)

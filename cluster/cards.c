@@ -17,25 +17,18 @@ static bool parse_uuid(const char *name, uint8_t uuid[16])
     return strncmp(name, "GPU-", 4) == 0 && lockd_uuid_read(name, uuid);
 }
 
-static struct card *find_same(struct cards *cards, const json_t *edits)
-{
-    for (unsigned i = 0; i < cards->count; i++)
-        if (json_equal(cards->card[i].edits, edits))
-            return &cards->card[i];
-    return NULL;
-}
-
 static int add_card(struct cards *cards, const json_t *device, struct gs_err *err)
 {
     const char *name = json_string_value(json_object_get(device, "name"));
     json_t *edits = json_object_get(device, "containerEdits");
-    struct card *card;
+    struct card *card = NULL; /* with the same edits */
 
     if (name == NULL || !json_is_object(edits) || strlen(name) >= CARD_NAME_SIZE)
         return gs_err_set(err, -EINVAL, "a device has no name, a long one, or no edits");
     if (strcmp(name, "all") == 0)
         return 0;
-    card = find_same(cards, edits);
+    for (unsigned i = 0; i < cards->count && card == NULL; i++)
+        card = json_equal(cards->card[i].edits, edits) ? &cards->card[i] : NULL;
     if (card != NULL && card->has_uuid)
         return 0;
     if (card == NULL && cards->count == CARDS_MOST)
@@ -72,12 +65,6 @@ static int take_spec(struct cards *cards, unsigned each, struct gs_err *err)
     return cards->count != 0 ? 0 : gs_err_set(err, -ENODEV, "it names no GPU");
 }
 
-static void cards_deinit(struct cards *cards)
-{
-    json_decref(cards->spec);
-    *cards = (struct cards){0};
-}
-
 int cards_read(struct cards *cards, const char *path, unsigned each, struct gs_err *err)
 {
     struct gs_err why = {0};
@@ -98,7 +85,8 @@ int cards_read(struct cards *cards, const char *path, unsigned each, struct gs_e
     code = take_spec(cards, each, &why);
     if (code == 0)
         return 0;
-    cards_deinit(cards);
+    json_decref(cards->spec);
+    *cards = (struct cards){0};
     return gs_err_set(err, code, "%.200s: %.200s", path, why.text);
 }
 
@@ -269,14 +257,9 @@ int edits_fill(const struct cards *cards, const unsigned *chosen, size_t count,
     return code;
 }
 
-bool edits_have_hooks(const struct cards *cards)
+bool edits_have(const struct cards *cards, const char *name)
 {
-    return count_of(json_object_get(cards->spec, "containerEdits"), "hooks") != 0;
-}
-
-bool edits_have_groups(const struct cards *cards)
-{
-    return count_of(json_object_get(cards->spec, "containerEdits"), "additionalGids") != 0;
+    return count_of(json_object_get(cards->spec, "containerEdits"), name) != 0;
 }
 
 struct pool_block {

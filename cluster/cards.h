@@ -63,6 +63,6 @@ void pool_deinit(struct pool *pool);
 int edits_fill(const struct cards *cards, const unsigned *chosen, size_t count,
                struct pool *pool, V1beta1__AllocateAnswer *answer);
 
-/* Edits that mounts cannot say: hooks and groups. */
-bool edits_have_hooks(const struct cards *cards);
-bool edits_have_groups(const struct cards *cards);
+/* Whether the specification has edits of that name ("hooks", "additionalGids"), which mounts
+ * cannot say. */
+bool edits_have(const struct cards *cards, const char *name);

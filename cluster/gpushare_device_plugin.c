@@ -28,9 +28,17 @@ struct arguments {
     bool help, version;
 };
 
-static const char usage[] =
-    "usage: gpushare-device-plugin [options]\nGive the GPUs of this machine to pods of "
-    "Kubernetes: kubelet's device plugin for gpushare.\n\n";
+/* A name as gpushare.dev/gpu, of letters that kubelet takes. */
+static bool is_resource(const char *name)
+{
+    const char *slash = strchr(name, '/');
+
+    return slash != NULL && slash != name && slash[1] != '\0' && strlen(name) < 250 &&
+           strchr(slash + 1, '/') == NULL &&
+           name[strspn(name,
+                       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/")] ==
+               '\0';
+}
 
 static int read_arguments(struct arguments *arguments, int argc, char **argv,
                           struct gs_err *err)
@@ -71,29 +79,13 @@ static int read_arguments(struct arguments *arguments, int argc, char **argv,
     if (code == 0 && index != argc)
         code = gs_err_set(err, -EINVAL, "unexpected argument '%s'", argv[index]);
     if (code == 0 && arguments->help) {
-        fputs(usage, stdout);
+        fputs(
+            "usage: gpushare-device-plugin [options]\nGive the GPUs of this machine to pods of "
+            "Kubernetes: kubelet's device plugin for gpushare.\n\n",
+            stdout);
         gs_options_help(table, stdout);
     }
     arguments->set.period_s = arguments->period_ns / 1000000000u;
-    return code;
-}
-
-static bool is_resource(const char *name)
-{
-    const char *slash = strchr(name, '/');
-
-    return slash != NULL && slash != name && slash[1] != '\0' && strlen(name) < 250 &&
-           strchr(slash + 1, '/') == NULL &&
-           name[strspn(name,
-                       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/")] ==
-               '\0';
-}
-
-static int prepare_plugin(struct arguments *arguments, int argc, char **argv,
-                          struct gs_err *err)
-{
-    int code = read_arguments(arguments, argc, argv, err);
-
     if (code != 0 || arguments->help || arguments->version)
         return code;
     if (!is_resource(arguments->set.resource))
@@ -123,7 +115,7 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 1 << 16); /* a large request leaves nothing behind */
     if (gs_fd_open_standard(O_RDWR) != 0)
         return 1;
-    if (prepare_plugin(&arguments, argc, argv, &err) != 0) {
+    if (read_arguments(&arguments, argc, argv, &err) != 0) {
         fprintf(stderr, "gpushare-device-plugin: %s\n", err.text);
         return 2;
     }

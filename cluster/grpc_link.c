@@ -223,15 +223,6 @@ static void call_run(struct grpc_call *call)
     call_forget_request(call);
 }
 
-static const struct grpc_method *find_method(const struct grpc_link *link, const uint8_t *path,
-                                             size_t length)
-{
-    for (const struct grpc_method *method = link->methods; method->path != NULL; method++)
-        if (strlen(method->path) == length && memcmp(method->path, path, length) == 0)
-            return method;
-    return NULL;
-}
-
 /* --- what nghttp2 tells --- */
 
 static bool has_name(const uint8_t *name, size_t length, const char *wanted)
@@ -269,8 +260,9 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
         return 0;
     if (link->methods != NULL) {
         if (has_name(name, name_length, ":path"))
-            call->method = find_method(link, value, length);
-        else if (has_name(name, name_length, ":method"))
+            for (const struct grpc_method *each = link->methods; each->path != NULL; each++)
+                call->method = has_name(value, length, each->path) ? each : call->method;
+        if (has_name(name, name_length, ":method"))
             call->posted = has_name(value, length, "POST");
     } else if (has_name(name, name_length, "grpc-status")) {
         call->status = (enum grpc_status)grpc_text_status(value, length);
@@ -387,13 +379,13 @@ static int open_session(struct grpc_link *link)
     code = link->methods != NULL ? nghttp2_session_server_new(&link->session, callbacks, link)
                                  : nghttp2_session_client_new(&link->session, callbacks, link);
     nghttp2_session_callbacks_del(callbacks);
-    if (code == 0)
-        code = nghttp2_submit_settings(link->session, NGHTTP2_FLAG_NONE, settings,
-                                       sizeof settings / sizeof settings[0]);
+    code = code
+               ?: nghttp2_submit_settings(link->session, NGHTTP2_FLAG_NONE, settings,
+                                          sizeof settings / sizeof settings[0]);
     return code == 0 ? 0 : -ENOMEM;
 }
 
-static struct grpc_link *link_new(const struct grpc_method *methods, void *context)
+struct grpc_link *grpc_link_new(const struct grpc_method *methods, void *context)
 {
     struct grpc_link *link = calloc(1, sizeof *link);
 
@@ -405,16 +397,6 @@ static struct grpc_link *link_new(const struct grpc_method *methods, void *conte
         return link;
     grpc_link_free(link);
     return NULL;
-}
-
-struct grpc_link *grpc_link_serve(const struct grpc_method *methods, void *context)
-{
-    return link_new(methods, context);
-}
-
-struct grpc_link *grpc_link_client(void)
-{
-    return link_new(NULL, NULL);
 }
 
 void grpc_link_free(struct grpc_link *link)

@@ -43,9 +43,8 @@ struct grpc_method {
 typedef void grpc_answered(void *context, enum grpc_status status, const char *text,
                            const uint8_t *message, size_t size);
 
-/* methods: ends with a path of NULL. NULL: no memory. */
-struct grpc_link *grpc_link_serve(const struct grpc_method *methods, void *context);
-struct grpc_link *grpc_link_client(void);
+/* methods: a server's, which end with a path of NULL; NULL: it is a client's. NULL: no memory. */
+struct grpc_link *grpc_link_new(const struct grpc_method *methods, void *context);
 /* Ends all calls: a client's with GRPC_UNAVAILABLE, a server's by gone(). NULL is fine. */
 void grpc_link_free(struct grpc_link *link);
 

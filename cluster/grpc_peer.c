@@ -50,7 +50,7 @@ int grpc_peer_connect(struct grpc_peer *peer, const char *path)
         close(fd);
         return code;
     }
-    return grpc_peer_init(peer, fd, grpc_link_client());
+    return grpc_peer_init(peer, fd, grpc_link_new(NULL, NULL));
 }
 
 void grpc_peer_deinit(struct grpc_peer *peer)

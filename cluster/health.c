@@ -159,23 +159,16 @@ static void look_at_card(struct health *health, unsigned card)
 
 /* --- events --- */
 
-/* Errors that a program causes itself, or that are a consequence of one (NVIDIA, "XID errors"):
- * illegal instruction or access, page fault, a channel that was reset, preempted or stopped. */
-static bool is_of_program(unsigned long long xid)
-{
-    static const unsigned char harmless[] = {13, 31, 43, 45, 68, 109};
-
-    for (size_t i = 0; i < sizeof harmless; i++)
-        if (xid == harmless[i])
-            return true;
-    return false;
-}
-
 static void take_event(struct health *health, const struct nvml_event *event)
 {
+    /* Errors that a program causes itself, or that are a consequence of one (NVIDIA, "XID
+     * errors"): illegal instruction or access, page fault, a channel that was reset, preempted or
+     * stopped. */
+    static const unsigned char harmless[] = {13, 31, 43, 45, 68, 109};
     char why[96];
 
-    if (event->type == NVML_EVENT_XID && is_of_program(event->data))
+    if (event->type == NVML_EVENT_XID && event->data <= UINT8_MAX &&
+        memchr(harmless, (int)event->data, sizeof harmless) != NULL)
         return;
     if (event->type == NVML_EVENT_XID)
         snprintf(why, sizeof why, "XID error %llu", event->data);
@@ -209,19 +202,6 @@ static void watch_cards(struct health *health)
     }
 }
 
-static void wait_for_events(struct health *health)
-{
-    struct nvml_event event = {0};
-    int code = NVML_TIMEOUT + 1;
-
-    if (health->driver && health->events != NULL)
-        code = health->nvml.events_wait(health->events, &event, health->period_s * 1000);
-    if (code == NVML_OK)
-        take_event(health, &event);
-    else if (code != NVML_TIMEOUT)
-        sleep(health->period_s);
-}
-
 static void *run_health(void *context)
 {
     struct health *health = context;
@@ -229,9 +209,17 @@ static void *run_health(void *context)
     if (health->driver)
         watch_cards(health);
     for (;;) {
+        struct nvml_event event = {0};
+        int code = NVML_TIMEOUT + 1;
+
         for (unsigned i = 0; i < health->cards->count; i++)
             look_at_card(health, i);
-        wait_for_events(health);
+        if (health->driver && health->events != NULL)
+            code = health->nvml.events_wait(health->events, &event, health->period_s * 1000);
+        if (code == NVML_OK)
+            take_event(health, &event);
+        else if (code != NVML_TIMEOUT)
+            sleep(health->period_s);
     }
     return NULL;
 }

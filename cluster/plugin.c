@@ -133,25 +133,6 @@ static void read_news(struct plugin *plugin)
         service_tell(plugin);
 }
 
-/* ns until something is to be done by the clock, or UINT64_MAX. */
-static uint64_t find_next_time(const struct plugin *plugin)
-{
-    uint64_t next = plugin->rival.ask_at;
-
-    if (plugin->registration.again_at < next)
-        next = plugin->registration.again_at;
-    return next;
-}
-
-static int wait_ms(uint64_t until)
-{
-    const uint64_t now = lockd_now();
-
-    if (until == UINT64_MAX)
-        return -1;
-    return until <= now ? 0 : (int)((until - now) / 1000000u + 1);
-}
-
 enum { AT_SIGNALS, AT_FOLDER, AT_NEWS, AT_LISTENER, AT_REGISTRATION, AT_RIVAL, AT_PEERS };
 
 #define PLACES (AT_PEERS + PLUGIN_PEERS)
@@ -181,7 +162,7 @@ static int run_once(struct plugin *plugin, uint64_t until, struct gs_err *err)
     int code = 0;
 
     fill_polls(plugin, polls);
-    if (poll(polls, PLACES, wait_ms(until)) < 0 && errno != EINTR)
+    if (poll(polls, PLACES, lockd_ms_until(until)) < 0 && errno != EINTR)
         return gs_err_errno(err, -errno, "poll");
     if (polls[AT_NEWS].revents != 0)
         read_news(plugin);
@@ -260,10 +241,8 @@ static int wait_for_folder(struct plugin *plugin, struct gs_err *err)
         struct gs_err why = {0};
         int code = own_folder(plugin, &why);
 
-        if (code == 0)
-            code = watch_folder(plugin, &why);
-        if (code == 0)
-            code = listen_open(plugin, &why);
+        code = code ?: watch_folder(plugin, &why);
+        code = code ?: listen_open(plugin, &why);
         if (code == 0)
             return 0;
         if (code != -ENOENT && code != -ENOTDIR && code != -EBUSY)
@@ -284,7 +263,8 @@ static int serve_kubelet(struct plugin *plugin, struct gs_err *err)
     while (code == 0) {
         struct gs_err why = {0};
 
-        code = run_once(plugin, find_next_time(plugin), &why);
+        code = run_once(
+            plugin, lockd_lesser(plugin->rival.ask_at, plugin->registration.again_at), &why);
         if (code == -ENOENT) { /* the folder is gone, and kubelet with it */
             lockd_log(LOCKD_LOG_WARNING, "%s", why.text);
             code = wait_for_folder(plugin, err);
@@ -319,11 +299,11 @@ static void say_what_mounts_lack(const struct plugin *plugin)
 {
     if (plugin->set.answer != ALLOCATE_MOUNTS)
         return;
-    if (edits_have_hooks(&plugin->cards))
+    if (edits_have(&plugin->cards, "hooks"))
         lockd_log(LOCKD_LOG_WARNING,
                   "the specification has hooks, which mounts cannot express: write it with "
                   "gpusharectl cdi generate --nvidia none");
-    if (edits_have_groups(&plugin->cards))
+    if (edits_have(&plugin->cards, "additionalGids"))
         lockd_log(LOCKD_LOG_INFO, "pods that are not root need the socket's group in "
                                   "securityContext.supplementalGroups");
 }

@@ -122,8 +122,7 @@ static void begin_registration(struct plugin *plugin)
 
     snprintf(path, sizeof path, "%s/" PLUGIN_KUBELET, plugin->set.folder);
     code = grpc_peer_connect(&registration->peer, path);
-    if (code == 0)
-        code = ask_kubelet(plugin);
+    code = code ?: ask_kubelet(plugin);
     if (code == 0) {
         registration->missing = false;
         registration->again_at = lockd_now() + PATIENCE;

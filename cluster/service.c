@@ -50,24 +50,15 @@ static void answer_message(struct grpc_call *call, const ProtobufCMessage *messa
     grpc_call_end(call, code == 0 ? GRPC_OK : GRPC_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-static enum grpc_status status_of(int code)
-{
-    switch (code) {
-    case -ENOENT:
-        return GRPC_NOT_FOUND;
-    case -EINVAL:
-        return GRPC_INVALID_ARGUMENT;
-    case -EIO:
-        return GRPC_FAILED_PRECONDITION;
-    default:
-        return GRPC_RESOURCE_EXHAUSTED;
-    }
-}
-
 static void refuse_call(struct grpc_call *call, const char *method, int code, const char *why)
 {
+    const enum grpc_status status = code == -ENOENT   ? GRPC_NOT_FOUND
+                                    : code == -EINVAL ? GRPC_INVALID_ARGUMENT
+                                    : code == -EIO    ? GRPC_FAILED_PRECONDITION
+                                                      : GRPC_RESOURCE_EXHAUSTED;
+
     lockd_log(LOCKD_LOG_WARNING, "%s refused: %s", method, why);
-    grpc_call_end(call, status_of(code), why);
+    grpc_call_end(call, status, why);
 }
 
 static void refuse_bytes(struct grpc_call *call, const char *method)
@@ -176,8 +167,7 @@ static void tell_watcher(struct watcher *watcher)
     struct pool pool = {0};
     int code = allocate_list(&watcher->plugin->cards, &pool, &list);
 
-    if (code == 0)
-        code = send_message(watcher->call, &list.base);
+    code = code ?: send_message(watcher->call, &list.base);
     if (code != 0) {
         lockd_log(LOCKD_LOG_WARNING, "a list of devices was not sent: %s",
                   code == -ENOBUFS ? "kubelet does not read" : "out of memory");
@@ -332,8 +322,7 @@ void listen_accept(struct plugin *plugin)
         }
         grpc_peer_deinit(&plugin->peers[i]);
         plugin->accepted[i] = ++plugin->accepts;
-        if (grpc_peer_init(&plugin->peers[i], fd, grpc_link_serve(service_methods, plugin)) !=
-            0)
+        if (grpc_peer_init(&plugin->peers[i], fd, grpc_link_new(service_methods, plugin)) != 0)
             lockd_log(LOCKD_LOG_WARNING, "a connection was refused: out of memory");
         else
             plugin->peers[i].lingers = true;

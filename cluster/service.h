@@ -6,7 +6,7 @@
 
 #include "cluster/plugin.h"
 
-/* For grpc_link_serve(), whose context is the struct plugin. */
+/* For grpc_link_new(), whose context is the struct plugin. */
 extern const struct grpc_method service_methods[];
 
 /* Tells all watchers the state of all devices. */

@@ -157,11 +157,12 @@ static int run_daemon(struct arguments *arguments, const struct lockd_config *co
 {
     const bool on_demand = arguments->detach || config->set.idle_exit != LOCKD_NEVER;
     struct lockd_sockets sockets;
+    sigset_t signals;
     int code;
 
     if (arguments->detach)
         lockd_inherited_drop(); /* resets the umask before a folder is made */
-    lockd_server_hold_signals();
+    lockd_server_hold_signals(&signals);
     code = lockd_sockets_take(&sockets, &arguments->places, err);
     if (code == LOCKD_ALREADY && on_demand)
         return 0;

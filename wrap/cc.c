@@ -47,13 +47,12 @@ static bool try_file(const char *folder, const char *tail, char *path)
     GS_FREE char *resolved_folder = NULL;
     char *slash;
 
-    if (snprintf(joined, sizeof joined, "%s/%s", folder, tail) >= (int)sizeof joined)
+    if (snprintf(joined, sizeof joined, "%s/%s", folder, tail) >= (int)sizeof joined ||
+        access(joined, R_OK) != 0)
         return false;
-    if (access(joined, R_OK) != 0)
-        return false;
+    /* resolves the folder only: libgpushare.so.1 may be a link to the full version */
     slash = strrchr(joined, '/');
-    *slash =
-        '\0'; /* resolve the folder only: libgpushare.so.1 may be a link to the full version */
+    *slash = '\0';
     resolved_folder = realpath(joined, NULL);
     return resolved_folder != NULL &&
            snprintf(path, PATH_MAX, "%s/%s", resolved_folder, slash + 1) < PATH_MAX;
@@ -157,12 +156,11 @@ static int resolve_command(enum gs_compiler compiler, bool by_default, struct gs
             return gs_err_set(err, -ELOOP, "%s is gpushare-cc itself; set %s to the real %s",
                               command->item[i], compilers[compiler].variable,
                               compilers[compiler].what);
-    if (strchr(name, '/') != NULL) {
-        if (!is_program(name))
-            return gs_err_set(err, -ENOENT, "%s is not an executable program; set %s to a %s",
-                              name, compilers[compiler].variable, compilers[compiler].what);
-        return 0;
-    }
+    if (strchr(name, '/') != NULL)
+        return is_program(name)
+                   ? 0
+                   : gs_err_set(err, -ENOENT, "%s is not an executable program; set %s to a %s",
+                                name, compilers[compiler].variable, compilers[compiler].what);
     if (!search_path(name, found) &&
         !(by_default && compiler == GS_COMPILER_NVCC && search_toolkit(found)))
         return gs_err_set(err, -ENOENT,
@@ -194,8 +192,7 @@ static int gs_locate_compiler(enum gs_compiler compiler, const char *asked,
         r = gs_args_push(command, "%s", text);
     else
         r = gs_args_split(command, text);
-    if (r == 0)
-        r = resolve_command(compiler, by_default, command, err);
+    r = r ?: resolve_command(compiler, by_default, command, err);
     return r == -ENOMEM ? gs_err_set(err, r, "out of memory") : r;
 }
 
@@ -261,16 +258,6 @@ static int print_usage(void)
     return puts("\nAll other arguments go to the compiler. Manual page: gpushare-cc(1).") < 0
                ? -EIO
                : 1;
-}
-
-static int name_to_compiler(const char *name, enum gs_compiler *compiler)
-{
-    for (unsigned i = 0; i < sizeof compilers / sizeof *compilers; i++)
-        if (strcmp(name, compilers[i].name) == 0) {
-            *compiler = (enum gs_compiler)i;
-            return 0;
-        }
-    return -EINVAL;
 }
 
 /* Finds the option of our own that a word is; OWN_COUNT: none. */
@@ -351,10 +338,8 @@ static int check_path(enum gs_compiler compiler, const char *path, struct gs_err
 static int push_link_part(enum gs_compiler compiler, const struct gs_runtime_files *files,
                           bool clang_host, struct gs_args *args, struct gs_err *err)
 {
-    int r = check_path(compiler, files->library, err);
+    int r = check_path(compiler, files->library, err) ?: check_path(compiler, files->list, err);
 
-    if (r == 0)
-        r = check_path(compiler, files->list, err);
     if (r != 0)
         return r;
     if (compiler == GS_COMPILER_NVCC) {
@@ -370,10 +355,8 @@ static int push_link_part(enum gs_compiler compiler, const struct gs_runtime_fil
     } else {
         r = gs_args_push(args, "-Wl,--push-state,--no-as-needed,%s,--pop-state",
                          files->library);
-        if (r == 0)
-            r = gs_args_push(args, "-Wl,-rpath,%s", files->folder);
-        if (r == 0)
-            r = gs_args_push(args, "-Wl,@%s", files->list);
+        r = r ?: gs_args_push(args, "-Wl,-rpath,%s", files->folder);
+        r = r ?: gs_args_push(args, "-Wl,@%s", files->list);
     }
     return r == 0 ? 0 : gs_err_set(err, r, "out of memory");
 }
@@ -396,8 +379,7 @@ static int make_command(const struct request *request, struct gs_args *command,
         r = gs_locate_compiler(request->compiler, request->asked_compiler, command, err);
     if (r == 0 && (phase.links || request->show == SHOW_LINK)) {
         r = gs_locate_runtime(request->asked_runtime, &files, err);
-        if (r == 0)
-            r = push_link_part(request->compiler, &files, phase.clang_host, command, err);
+        r = r ?: push_link_part(request->compiler, &files, phase.clang_host, command, err);
     }
     for (size_t i = 0; r == 0 && request->show != SHOW_LINK && i < request->words.count; i++)
         r = gs_args_push(command, "%s", request->words.item[i]);
@@ -421,26 +403,17 @@ static int count_level(struct gs_err *err)
     return setenv(LEVEL_VARIABLE, next, 1) == 0 ? 0 : gs_err_errno(err, -errno, "environment");
 }
 
-static bool asks_version(const struct request *request)
-{
-    return request->show == SHOW_NOTHING && request->words.count == 1 &&
-           strcmp(request->words.item[0], "--version") == 0;
-}
-
 static int run_compiler(const struct request *request, struct gs_err *err)
 {
     struct gs_args command = {0};
     int r = make_command(request, &command, err);
 
-    if (r == -ENOENT && asks_version(request)) { /* no compiler here that could answer */
-        gs_args_deinit(&command);
-        return printf("%s (gpushare) " GS_VERSION "; no compiler was found\n", request->name) <
-                       0
-                   ? -EIO
-                   : 0;
-    }
-
-    if (r == 0 && request->show != SHOW_NOTHING) {
+    if (r == -ENOENT && request->show == SHOW_NOTHING && request->words.count == 1 &&
+        strcmp(request->words.item[0], "--version") == 0) { /* no compiler that could answer */
+        r = printf("%s (gpushare) " GS_VERSION "; no compiler was found\n", request->name) < 0
+                ? -EIO
+                : 0;
+    } else if (r == 0 && request->show != SHOW_NOTHING) {
         gs_args_print(&command, stdout);
         if (fflush(stdout) != 0)
             r = gs_err_errno(err, -errno, "standard output");
@@ -458,10 +431,14 @@ static int run_compiler(const struct request *request, struct gs_err *err)
 int main(int argc, char **argv)
 {
     struct request request = {.name = argc > 0 ? basename(argv[0]) : ""};
+    const unsigned count = sizeof compilers / sizeof *compilers;
     struct gs_err err = {0};
     int r;
 
-    if (name_to_compiler(request.name, &request.compiler) != 0) {
+    while (request.compiler < count &&
+           strcmp(request.name, compilers[request.compiler].name) != 0)
+        request.compiler++;
+    if (request.compiler == count) {
         fprintf(stderr,
                 "gpushare-cc: called as '%s'; call it gpushare-cc, gpushare-c++ or "
                 "gpushare-nvcc\n",
@@ -470,13 +447,9 @@ int main(int argc, char **argv)
     }
     if (gs_complete_asked(argc, argv))
         return gs_complete_line(own_options, false, "FILE", argc, argv);
-    r = read_words(&request, argv, &err);
-    if (r == 0)
-        r = run_compiler(&request, &err);
-    else if (r > 0)
-        r = 0;
+    r = read_words(&request, argv, &err) ?: run_compiler(&request, &err);
     gs_args_deinit(&request.words);
-    if (r == 0)
+    if (r >= 0)
         return 0;
     if (err.code == 0)
         gs_err_errno(&err, r, "cannot go on");

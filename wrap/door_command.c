@@ -45,22 +45,17 @@ struct gs_drivers {
 #error "neither x86-64 nor aarch64"
 #endif
 
-static bool is_ours(const char *path)
-{
-    GS_CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    Elf64_Ehdr header;
-
-    return fd >= 0 && read(fd, &header, sizeof header) == (ssize_t)sizeof header &&
-           memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
-           header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_machine == OUR_MACHINE;
-}
-
+/* Adds a library for this machine, unless it is there. */
 static void add_driver(struct gs_drivers *drivers, const char *path)
 {
     GS_FREE char *real = realpath(path, NULL);
+    GS_CLOSE_FD int fd = real != NULL ? open(real, O_RDONLY | O_CLOEXEC) : -1;
+    Elf64_Ehdr header;
 
-    if (real == NULL || drivers->count == GS_DRIVERS_MOST || strlen(real) >= PATH_MAX ||
-        !is_ours(real))
+    if (fd < 0 || drivers->count == GS_DRIVERS_MOST || strlen(real) >= PATH_MAX ||
+        read(fd, &header, sizeof header) != (ssize_t)sizeof header ||
+        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != OUR_MACHINE)
         return;
     for (size_t i = 0; i < drivers->count; i++)
         if (strcmp(drivers->path[i], real) == 0)
@@ -310,13 +305,6 @@ static int report_failure(const struct gs_err *err)
     return EXIT_FAILED;
 }
 
-static int print_drivers(const struct gs_drivers *drivers)
-{
-    for (size_t i = 0; i < drivers->count; i++)
-        printf("%s%s\n", drivers->path[i], i == 0 && drivers->bound ? " (a door)" : "");
-    return fflush(stdout) == 0 ? EXIT_DONE : EXIT_FAILED;
-}
-
 static int mount_door(const struct request *request, const struct gs_drivers *drivers,
                       struct gs_err *err)
 {
@@ -326,21 +314,14 @@ static int mount_door(const struct request *request, const struct gs_drivers *dr
 
     if (code == 0 && request->folder == NULL)
         code = gs_stage_place(folder, err);
-    if (code == 0)
-        code = gs_stage_make(&stage, request->folder != NULL ? request->folder : folder, door,
-                             NULL, err);
+    code = code
+               ?: gs_stage_make(&stage, request->folder != NULL ? request->folder : folder,
+                                door, NULL, err);
     if (code == 0 && *request->program != NULL)
         code = gs_bind_unshare(err);
     if (code == 0 && request->bind)
         code = gs_bind_check(err);
-    return code == 0 ? gs_bind_mount(&stage, drivers, err) : code;
-}
-
-static int run_program(char **program)
-{
-    execvp(program[0], program);
-    fprintf(stderr, "gpushare-door: %s: %s\n", program[0], strerror(errno));
-    return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_FAILED;
+    return code ?: gs_bind_mount(&stage, drivers, err);
 }
 
 static int stage_copy(const char *folder, const struct gs_drivers *drivers, struct gs_err *err)
@@ -352,9 +333,7 @@ static int stage_copy(const char *folder, const struct gs_drivers *drivers, stru
     if (code == 0 && drivers->bound)
         code = gs_err_set(err, -EEXIST,
                           "the driver's library here is a door already: nothing to copy");
-    if (code == 0)
-        code = gs_stage_make(&stage, folder, door, drivers->path[0], err);
-    return code;
+    return code ?: gs_stage_make(&stage, folder, door, drivers->path[0], err);
 }
 
 static int carry_out(const struct request *request)
@@ -363,15 +342,22 @@ static int carry_out(const struct request *request)
     struct gs_err err = {0};
     int code = gs_find_drivers(&drivers, &err);
 
-    if (code == 0 && request->find)
-        return print_drivers(&drivers);
+    if (code == 0 && request->find) {
+        for (size_t i = 0; i < drivers.count; i++)
+            printf("%s%s\n", drivers.path[i], i == 0 && drivers.bound ? " (a door)" : "");
+        return fflush(stdout) == 0 ? EXIT_DONE : EXIT_FAILED;
+    }
     if (code == 0 && request->stage != NULL)
         code = stage_copy(request->stage, &drivers, &err);
     else if (code == 0 && !drivers.bound) /* else everything is done */
         code = mount_door(request, &drivers, &err);
     if (code != 0)
         return report_failure(&err);
-    return *request->program != NULL ? run_program(request->program) : EXIT_DONE;
+    if (*request->program == NULL)
+        return EXIT_DONE;
+    execvp(request->program[0], request->program);
+    fprintf(stderr, "gpushare-door: %s: %s\n", request->program[0], strerror(errno));
+    return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_FAILED;
 }
 
 /* Fills in the request, or an exit code in *code. */

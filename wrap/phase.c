@@ -102,27 +102,6 @@ static bool in_list(const char *const *list, const char *word)
     return false;
 }
 
-static bool begins_with_one(const char *const *list, const char *word)
-{
-    for (; *list != NULL; list++)
-        if (strncmp(*list, word, strlen(*list)) == 0)
-            return true;
-    return false;
-}
-
-static bool ends_with_one(const char *const *list, const char *word)
-{
-    size_t length = strlen(word);
-
-    for (; *list != NULL; list++) {
-        size_t tail = strlen(*list);
-
-        if (length > tail && strcmp(word + length - tail, *list) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* If the word is "option=value" with an option of the list, returns the value, else NULL. */
 static const char *value_after_equals(const char *const *list, const char *word)
 {
@@ -200,8 +179,11 @@ static void read_option(struct reader *reader, const char *word)
     static const char *const host_compiler[] = {"-ccbin", "--compiler-bindir", NULL};
     static const char *const fully_static[] = {"-static", "--static", "-static-pie", NULL};
     const char *host = value_after_equals(host_compiler, word);
+    const char *const *stop = reader->grammar->stop_prefix;
 
-    if (begins_with_one(reader->grammar->stop_prefix, word))
+    while (*stop != NULL && strncmp(*stop, word, strlen(*stop)) != 0)
+        stop++;
+    if (*stop != NULL)
         reader->phase->links = false;
     else if (host != NULL && reader->grammar == &gs_grammar_nvcc)
         reader->phase->clang_host = strstr(host, "clang") != NULL;
@@ -230,7 +212,13 @@ static void read_words(struct reader *reader, const struct gs_args *args)
         } else if (word[0] == '-' && word[1] != '\0') {
             read_option(reader, word);
         } else {
-            reader->has_source |= !ends_with_one(grammar->header, word);
+            const char *const *header = grammar->header;
+            const size_t length = strlen(word);
+
+            while (*header != NULL && (length <= strlen(*header) ||
+                                       strcmp(word + length - strlen(*header), *header) != 0))
+                header++;
+            reader->has_source |= *header == NULL;
         }
     }
 }
@@ -255,8 +243,7 @@ int gs_phase_read(enum gs_compiler compiler, const struct gs_args *args, struct 
 
     *phase = (struct gs_phase){.links = true};
     r = nvcc ? push_variable(&flat, "NVCC_PREPEND_FLAGS") : 0;
-    if (r == 0)
-        r = flatten_words(reader.grammar, args, &flat, 0, err);
+    r = r ?: flatten_words(reader.grammar, args, &flat, 0, err);
     if (r == 0 && nvcc)
         r = push_variable(&flat, "NVCC_APPEND_FLAGS");
     if (r == 0) {

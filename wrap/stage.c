@@ -37,15 +37,6 @@ static int write_all(int fd, const char *bytes, size_t size)
     return 0;
 }
 
-static int copy_contents(int from, int to)
-{
-    ssize_t done;
-
-    while ((done = sendfile(to, from, NULL, DOOR_MOST)) > 0 || (done < 0 && errno == EINTR))
-        ;
-    return done == 0 ? 0 : -errno;
-}
-
 static int read_door(const char *path, char **bytes, size_t *size, struct gs_err *err)
 {
     GS_CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -112,8 +103,7 @@ static int put_door(const struct gs_stage *stage, const char *door, struct gs_er
     size_t size = 0;
     int code = read_door(door, &bytes, &size, err);
 
-    if (code == 0)
-        code = name_folder(bytes, size, stage->folder, err);
+    code = code ?: name_folder(bytes, size, stage->folder, err);
     if (code != 0)
         return code;
     fd = open_beside(stage->door, beside, err);
@@ -121,40 +111,41 @@ static int put_door(const struct gs_stage *stage, const char *door, struct gs_er
                   : finish_beside(fd, beside, stage->door, write_all(fd, bytes, size), err);
 }
 
+/* With a link: without it, programs that ask for libcuda.so would find the driver's elsewhere. */
 static int put_driver(const struct gs_stage *stage, const char *driver, struct gs_err *err)
 {
     GS_CLOSE_FD int from = open(driver, O_RDONLY | O_CLOEXEC);
     GS_CLOSE_FD int to = -1;
-    char beside[PATH_MAX];
+    char beside[PATH_MAX], link[PATH_MAX];
+    ssize_t done;
+    int code;
 
     if (from < 0)
         return gs_err_errno(err, -errno, "%.300s", driver);
     to = open_beside(stage->real, beside, err);
-    return to < 0 ? to : finish_beside(to, beside, stage->real, copy_contents(from, to), err);
-}
-
-static int put_empty(const struct gs_stage *stage, struct gs_err *err)
-{
-    const int fd = open(stage->real, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
-
-    /* a driver that was mounted there is in use, which is as good */
-    if (fd < 0 && errno != ETXTBSY && errno != EACCES && errno != EROFS)
-        return gs_err_errno(err, -errno, "%.300s", stage->real);
-    if (fd >= 0)
-        close(fd);
-    return 0;
-}
-
-/* Without the link, programs that ask for libcuda.so would find the driver's elsewhere. */
-static int put_link(const struct gs_stage *stage, struct gs_err *err)
-{
-    char link[PATH_MAX];
-
+    if (to < 0)
+        return to;
+    while ((done = sendfile(to, from, NULL, DOOR_MOST)) > 0 || (done < 0 && errno == EINTR))
+        ;
+    code = finish_beside(to, beside, stage->real, done == 0 ? 0 : -errno, err);
+    if (code != 0)
+        return code;
     if (snprintf(link, sizeof link, "%s/libcuda.so", stage->folder) >= (int)sizeof link)
         return gs_err_set(err, -ENAMETOOLONG, "%.300s: the path is too long", stage->folder);
     if (symlink(GS_DOOR_NAME, link) != 0 && errno != EEXIST)
         return gs_err_errno(err, -errno, "%.300s", link);
     return 0;
+}
+
+/* The empty file, to be mounted on. */
+static int put_empty(const struct gs_stage *stage, struct gs_err *err)
+{
+    GS_CLOSE_FD int fd = open(stage->real, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+
+    /* a driver that was mounted there is in use, which is as good */
+    return fd < 0 && errno != ETXTBSY && errno != EACCES && errno != EROFS
+               ? gs_err_errno(err, -errno, "%.300s", stage->real)
+               : 0;
 }
 
 int gs_stage_make(struct gs_stage *stage, const char *folder, const char *door,
@@ -170,30 +161,10 @@ int gs_stage_make(struct gs_stage *stage, const char *folder, const char *door,
         snprintf(stage->real, PATH_MAX, "%s/" GS_DOOR_REAL, stage->folder) >= PATH_MAX)
         return gs_err_set(err, -ENAMETOOLONG, "%.300s: the path is too long", folder);
     code = put_door(stage, door, err);
-    if (code != 0)
-        return code;
-    if (driver == NULL)
-        return put_empty(stage, err);
-    code = put_driver(stage, driver, err);
-    return code == 0 ? put_link(stage, err) : code;
+    return code ?: (driver == NULL ? put_empty(stage, err) : put_driver(stage, driver, err));
 }
 
-/* Takes a folder that is this user's own, in which no other user can put anything. */
-static int take_folder(const char *folder, struct gs_err *err)
-{
-    struct stat st;
-
-    if (mkdir(folder, 0755) != 0 && errno != EEXIST)
-        return gs_err_errno(err, -errno, "%.300s", folder);
-    if (lstat(folder, &st) != 0)
-        return gs_err_errno(err, -errno, "%.300s", folder);
-    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0)
-        return gs_err_set(err, -EPERM,
-                          "%.300s is not a folder that user %u alone can write: remove it",
-                          folder, (unsigned)geteuid());
-    return 0;
-}
-
+/* Whether it is this user's own, and no other user can put anything into it. */
 static bool is_own_folder(const char *folder)
 {
     struct stat st;
@@ -212,5 +183,11 @@ int gs_stage_place(char *folder, struct gs_err *err)
         snprintf(folder, PATH_MAX, "%s/gpushare-door", runtime);
     else
         snprintf(folder, PATH_MAX, "/tmp/gpushare-door-%u", (unsigned)geteuid());
-    return take_folder(folder, err);
+    if (mkdir(folder, 0755) != 0 && errno != EEXIST)
+        return gs_err_errno(err, -errno, "%.300s", folder);
+    if (!is_own_folder(folder))
+        return gs_err_set(err, -EPERM,
+                          "%.300s is not a folder that user %u alone can write: remove it",
+                          folder, (unsigned)geteuid());
+    return 0;
 }

@@ -69,7 +69,7 @@ static void tell_card(struct lockd_server *server, const struct nvml_table *tabl
     sched_card(server->scheduler, &card, now);
 }
 
-static void stop_asking(struct lockd_cards *cards)
+void lockd_card_stop(struct lockd_cards *cards)
 {
     nvml_close(cards->nvml);
     cards->nvml = NULL;
@@ -86,7 +86,7 @@ uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
     bool answered;
 
     if (pause == LOCKD_NEVER) {
-        stop_asking(cards);
+        lockd_card_stop(cards);
         return LOCKD_NEVER;
     }
     if (now < cards->at)
@@ -110,9 +110,4 @@ uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
                        : cards->asked && cards->wait < pause ? cards->wait
                                                              : pause);
     return cards->at;
-}
-
-void lockd_card_deinit(struct lockd_cards *cards)
-{
-    stop_asking(cards);
 }

@@ -20,4 +20,5 @@ struct lockd_cards {
 
 /* Asks when it is time to, and tells the scheduler the newest answer. Returns when to ask again. */
 uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now);
-void lockd_card_deinit(struct lockd_cards *cards);
+/* Asks nobody until it is time again. */
+void lockd_card_stop(struct lockd_cards *cards);

@@ -157,7 +157,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
               connection->hello.version);
     lockd_successor_came(server, connection);
     check_pid(connection);
-    lockd_share_came(connection);
+    lockd_share_came(server);
 }
 
 static void take_state(struct lockd_connection *connection, struct gs_wire_state *state,
@@ -216,25 +216,20 @@ static void take_request(struct lockd_connection *connection,
         lockd_status_send(connection);
 }
 
-/* The name of a message that only a program sends; NULL: it is another. */
-static const char *name_of_program(enum gs_wire_type type)
+static void take_message(struct lockd_connection *connection, union lockd_message *message,
+                         struct gs_descriptors *with)
 {
-    static const char *const names[] = {
+    static const char *const of_program[] = {
+        /* only a program sends these */
         [GS_WIRE_STATE] = "STATE", [GS_WIRE_WISH] = "WISH", [GS_WIRE_OPEN] = "OPEN",
         [GS_WIRE_SHARE] = "SHARE", [GS_WIRE_COPY] = "COPY", [GS_WIRE_KIN] = "KIN",
         [GS_WIRE_SEES] = "SEES",   [GS_WIRE_MOVE] = "MOVE",
     };
+    const size_t type = message->header.type;
 
-    return (size_t)type < sizeof names / sizeof names[0] ? names[type] : NULL;
-}
-
-static void take_message(struct lockd_connection *connection, union lockd_message *message,
-                         struct gs_descriptors *with)
-{
-    const char *name = name_of_program(message->header.type);
-
-    if (connection->client == NULL && name != NULL) {
-        lockd_connection_kill(connection, "it sent %s before HELLO", name);
+    if (connection->client == NULL && type < sizeof of_program / sizeof of_program[0] &&
+        of_program[type] != NULL) {
+        lockd_connection_kill(connection, "it sent %s before HELLO", of_program[type]);
         return;
     }
     switch (message->header.type) {
@@ -283,28 +278,22 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
     }
 }
 
-/* A program of another release: gpusharectl shows a remark from now on, and the program is told
- * by the only message whose layout is the same in all versions. */
-static void refuse_version(struct lockd_connection *connection, const struct gs_err *err)
-{
-    struct gs_wire_note note = {.pid = (int32_t)connection->peer.pid, .kind = GS_NOTE_OTHER};
-
-    snprintf(note.name, sizeof note.name, "other release");
-    snprintf(note.text, sizeof note.text, "%.150s", err->text);
-    lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
-    reject_connection(connection, -EPROTONOSUPPORT, "%.180s", err->text);
-}
-
 void lockd_connection_take(struct lockd_connection *connection, union lockd_message *message,
                            size_t size, struct gs_descriptors *with)
 {
+    struct gs_wire_note note = {
+        .pid = (int32_t)connection->peer.pid, .kind = GS_NOTE_OTHER, .name = "other release"};
     struct gs_err err = {0};
     const int code = lockd_wire_check(message, size, &err);
 
     lockd_list_remove(&connection->silence.link);
-    if (code == -EPROTONOSUPPORT)
-        refuse_version(connection, &err);
-    else if (code != 0)
+    /* gpusharectl shows a remark from now on on a program of another release, and the program is
+     * told by the only message whose layout is the same in all versions */
+    if (code == -EPROTONOSUPPORT) {
+        snprintf(note.text, sizeof note.text, "%.150s", err.text);
+        lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
+        reject_connection(connection, code, "%.180s", err.text);
+    } else if (code != 0)
         lockd_connection_kill(connection, "%s", err.text);
     else if (with->count != 0 && message->header.type != GS_WIRE_STATE &&
              message->header.type != GS_WIRE_SHARE && message->header.type != GS_WIRE_COPY &&

@@ -21,19 +21,6 @@ static pid_t visible_pid(const struct lockd_connection *connection)
     return connection->peer.foreign ? 0 : connection->peer.pid;
 }
 
-static void find_common_group(struct lockd_server *server)
-{
-    bool first = true;
-
-    lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
-        if (each->client == NULL)
-            continue;
-        lockd_host_came(&server->host.memory, first, visible_pid(each));
-        first = false;
-    }
-    server->host.stale = false;
-}
-
 /* Tells it once at the start of the daemon, so that the first target has its part of host
  * memory. Later the figure is not needed while no program is connected. */
 uint64_t lockd_hostwatch_tend(struct lockd_server *server, uint64_t now)
@@ -44,9 +31,15 @@ uint64_t lockd_hostwatch_tend(struct lockd_server *server, uint64_t now)
         return LOCKD_NEVER;
     if (now >= watch->at) {
         uint64_t available;
+        bool first = true;
 
-        if (watch->stale)
-            find_common_group(server);
+        lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
+            if (!watch->stale || each->client == NULL)
+                continue;
+            lockd_host_came(&watch->memory, first, visible_pid(each));
+            first = false;
+        }
+        watch->stale = false;
         available = lockd_host_available(&watch->memory);
         if (available != UINT64_MAX)
             sched_host(server->scheduler, available, now);

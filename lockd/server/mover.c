@@ -29,10 +29,9 @@
  * do not answer, its next request comes as long after a failure as that move took. */
 static void note_failure(const struct lockd_connection *connection, uint64_t ns)
 {
-    const uint64_t at = lockd_now() + ns;
+    const uint64_t at = lockd_now() + ns, before = connection->user->move_at;
 
-    if (at > connection->user->move_at)
-        connection->user->move_at = at;
+    connection->user->move_at = at > before ? at : before;
 }
 
 /* --- functions for lockd/move; the owner of a program is its connection --- */

@@ -112,11 +112,6 @@ static void tell_limit(struct lockd_connection *connection, struct lockd_track *
     sched_quota(connection->client, track->uuid, limit, lockd_now());
 }
 
-void lockd_quota_init(struct lockd_quotas *quotas)
-{
-    quotas->tell_at = LOCKD_NEVER;
-}
-
 static void plan_telling(struct lockd_server *server)
 {
     if (server->config.set.max_memory != UINT64_MAX && server->quota.tell_at == LOCKD_NEVER)

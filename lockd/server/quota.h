@@ -12,10 +12,8 @@ struct lockd_connection;
 struct lockd_server;
 
 struct lockd_quotas {
-    uint64_t tell_at; /* when to tell programs again how much is left for them */
+    uint64_t tell_at; /* when to tell programs again how much is left; LOCKD_NEVER at first */
 };
-
-void lockd_quota_init(struct lockd_quotas *quotas);
 
 /* To be called before the scheduler is told of a state. */
 void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire_state *state);

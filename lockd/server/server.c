@@ -38,20 +38,13 @@ static int watch_descriptor(struct lockd_server *server, int fd, void *tag)
     return epoll_ctl(server->loop.epoll, EPOLL_CTL_ADD, fd, &event) != 0 ? -errno : 0;
 }
 
-static int hold_signals(sigset_t *set)
+int lockd_server_hold_signals(sigset_t *set)
 {
     sigemptyset(set);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGHUP);
     return sigprocmask(SIG_BLOCK, set, NULL) != 0 ? -errno : 0;
-}
-
-void lockd_server_hold_signals(void)
-{
-    sigset_t set;
-
-    hold_signals(&set);
 }
 
 /* Half of systemd's time limit between two signs of life, ns; 0: there is none. */
@@ -82,11 +75,12 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     server->loop.watchdog.every_ns = read_watchdog_interval();
     server->started_real = lockd_now_real();
     server->loop.watchdog.at = server->started;
-    lockd_quota_init(&server->quota);
+    server->quota.tell_at = LOCKD_NEVER;
     lockd_hostwatch_init(&server->host);
     lockd_closer_init(server);
-    server->loop.signals =
-        hold_signals(&set) == 0 ? signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK) : -1;
+    server->loop.signals = lockd_server_hold_signals(&set) == 0
+                               ? signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)
+                               : -1;
     server->loop.epoll = epoll_create1(EPOLL_CLOEXEC);
     server->scheduler = sched_new(&config->settings, server->started);
     if (server->loop.signals < 0 || server->loop.epoll < 0)
@@ -205,19 +199,6 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     return lockd_lesser(next, sched_deadline(server->scheduler));
 }
 
-static int milliseconds_until(uint64_t deadline)
-{
-    const uint64_t now = lockd_now();
-    uint64_t ms;
-
-    if (deadline == LOCKD_NEVER)
-        return -1;
-    if (deadline <= now)
-        return 0;
-    ms = (deadline - now + 999999) / 1000000;
-    return ms > 3600000 ? 3600000 : (int)ms;
-}
-
 static void take_signals(struct lockd_server *server)
 {
     struct signalfd_siginfo info;
@@ -261,7 +242,7 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
 
     while (!server->loop.stop) {
         const int count =
-            epoll_wait(server->loop.epoll, events, EVENTS, milliseconds_until(deadline));
+            epoll_wait(server->loop.epoll, events, EVENTS, lockd_ms_until(deadline));
 
         if (count < 0 && errno != EINTR)
             return gs_err_errno(err, -errno, "epoll_wait");
@@ -282,7 +263,7 @@ void lockd_server_deinit(struct lockd_server *server)
         lockd_connection_free(connection);
     lockd_handover_deinit(server);
     lockd_closer_deinit(server);
-    lockd_card_deinit(&server->cards);
+    lockd_card_stop(&server->cards);
     lockd_users_deinit(&server->users);
     lockd_relations_deinit(server);
     sched_free(server->scheduler);

@@ -26,6 +26,7 @@
 #include "lockd/server/trace.h"
 #include "lockd/start/config.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -71,8 +72,9 @@ struct lockd_server {
 };
 
 /* From now on SIGTERM, SIGINT and SIGHUP wait for lockd_server_run(). To be called before the
- * socket listens: from then on a signal ends the daemon in good order. */
-void lockd_server_hold_signals(void);
+ * socket listens: from then on a signal ends the daemon in good order. set: out: these signals.
+ * 0 or -errno. */
+int lockd_server_hold_signals(sigset_t *set);
 
 /* listeners: at most GS_PLACES listening SOCK_SEQPACKET sockets, which the server owns from now
  * on. 0 or -errno. */

@@ -114,15 +114,10 @@ static bool ask_next(struct lockd_server *server, unsigned i)
     return true;
 }
 
-static void ask_waiting(struct lockd_server *server)
+void lockd_share_came(struct lockd_server *server)
 {
     for (unsigned i = 0; i < server->shares.count;)
         i += server->shares.asking[i].asked || ask_next(server, i);
-}
-
-void lockd_share_came(struct lockd_connection *connection)
-{
-    ask_waiting(connection->server);
 }
 
 void lockd_share_gone(struct lockd_connection *connection)
@@ -138,7 +133,7 @@ void lockd_share_gone(struct lockd_connection *connection)
             shares->asking[i].asked = false;
         i++;
     }
-    ask_waiting(connection->server);
+    lockd_share_came(connection->server);
 }
 
 void lockd_share_open(struct lockd_connection *connection, const struct gs_wire_open *open)
@@ -202,7 +197,7 @@ uint64_t lockd_share_tend(struct lockd_server *server, uint64_t now)
         end_asking(server, 0, -ETIMEDOUT);
     }
     if (now >= grown)
-        ask_waiting(server);
+        lockd_share_came(server);
     if (shares->count == 0)
         return LOCKD_NEVER;
     return now < grown ? grown : shares->asking[0].at + WAIT_NS;

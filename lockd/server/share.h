@@ -39,8 +39,8 @@ struct lockd_shares {
     uint32_t last_number;
 };
 
-/* A program has sent HELLO. An open may be waiting for it. */
-void lockd_share_came(struct lockd_connection *connection);
+/* A program has sent HELLO: asks for the opens that may be waiting for it. */
+void lockd_share_came(struct lockd_server *server);
 /* The connection has left the list of connections. */
 void lockd_share_gone(struct lockd_connection *connection);
 

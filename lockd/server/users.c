@@ -18,19 +18,6 @@
 #define SAY_MOST     200u          /* unpaid lines of one user */
 #define LINE_SIZE    600
 
-/* The numbers of containers' accounts begin above all uids that are used in practice. No two
- * accounts have the same number at the same time. */
-static uint32_t choose_number(const struct lockd_list *users)
-{
-    uint32_t number = FIRST_NUMBER;
-
-    lockd_each (const struct lockd_user, user, users, link) {
-        if (user->container[0] != '\0' && user->number >= number)
-            number = user->number + 1;
-    }
-    return number;
-}
-
 static bool is_used(const struct lockd_user *user, uint64_t now)
 {
     return user->connections != 0 || user->closing.closers != 0 || user->said > now ||
@@ -47,21 +34,26 @@ struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid, const cha
 {
     const uint64_t now = lockd_now();
     struct lockd_user *user;
+    uint32_t number = FIRST_NUMBER;
 
     lockd_each (struct lockd_user, each, users, link) {
         if (!is_used(each, now))
             free_user(each);
     }
+    /* The numbers of containers' accounts begin above all uids that are used in practice. No two
+     * accounts have the same number at the same time. */
     lockd_each (struct lockd_user, each, users, link) {
         if (strcmp(each->container, container) == 0 &&
             (container[0] != '\0' || each->uid == uid))
             return each;
+        if (each->container[0] != '\0' && each->number >= number)
+            number = each->number + 1;
     }
     user = calloc(1, sizeof *user);
     if (user == NULL)
         return NULL;
     user->uid = uid;
-    user->number = container[0] != '\0' ? choose_number(users) : uid;
+    user->number = container[0] != '\0' ? number : uid;
     snprintf(user->container, sizeof user->container, "%s", container);
     lockd_list_append(users, &user->link);
     return user;

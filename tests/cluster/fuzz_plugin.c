@@ -105,8 +105,8 @@ static void feed_pieces(struct grpc_link *link, const uint8_t *data, size_t size
 static enum grpc_status ask_plugin(const char *path, const uint8_t *message, size_t size,
                                    bool ends)
 {
-    struct grpc_link *server = grpc_link_serve(service_methods, the_plugin());
-    struct grpc_link *client = grpc_link_client();
+    struct grpc_link *server = grpc_link_new(service_methods, the_plugin());
+    struct grpc_link *client = grpc_link_new(NULL, NULL);
     struct outcome outcome = {0};
 
     if (server == NULL || client == NULL ||
@@ -138,7 +138,7 @@ static void fuzz_method(const uint8_t *data, size_t size)
 
 static void fuzz_server(const uint8_t *data, size_t size)
 {
-    struct grpc_link *link = grpc_link_serve(service_methods, the_plugin());
+    struct grpc_link *link = grpc_link_new(service_methods, the_plugin());
 
     feed_pieces(link, data, size);
     grpc_link_free(link);
@@ -146,7 +146,7 @@ static void fuzz_server(const uint8_t *data, size_t size)
 
 static void fuzz_client(const uint8_t *data, size_t size)
 {
-    struct grpc_link *link = grpc_link_client();
+    struct grpc_link *link = grpc_link_new(NULL, NULL);
     struct outcome outcome = {0};
 
     if (grpc_link_ask(link, "/v1beta1.Registration/Register", "ab", 2, take_outcome,

@@ -57,9 +57,9 @@ static int ends_init(void **state, int type)
         return -1;
     for (size_t i = 0; i < LARGE; i++)
         message[i] = (uint8_t)(i * 7 + i / 256);
-    ends = (struct ends){.fd = fd[1], .client = grpc_link_client()};
+    ends = (struct ends){.fd = fd[1], .client = grpc_link_new(NULL, NULL)};
     *state = &ends;
-    return grpc_peer_init(&ends.server, fd[0], grpc_link_serve(methods, NULL));
+    return grpc_peer_init(&ends.server, fd[0], grpc_link_new(methods, NULL));
 }
 
 static int ends_init_packets(void **state) /* what is sent at once comes at once */
