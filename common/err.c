@@ -12,20 +12,10 @@
 
 #define WHOLE 16384 /* bytes: two paths of PATH_MAX and a sentence about them */
 
-/* Shortens a text that is too long in its middle, which is a long path; the end says what to do. */
-static void cut_text(struct gs_err *err, const char *whole, size_t length)
-{
-    static const char gap[] = " ... ";
-    size_t head = sizeof err->text / 4, tail = sizeof err->text - head - sizeof gap;
-
-    memcpy(err->text, whole, head);
-    memcpy(err->text + head, gap, sizeof gap - 1);
-    memcpy(err->text + head + sizeof gap - 1, whole + length - tail, tail + 1);
-}
-
 __attribute__((format(printf, 4, 0))) static void
 fill(struct gs_err *err, int code, const char *reason, const char *format, va_list ap)
 {
+    const size_t head = sizeof err->text / 4;
     char whole[WHOLE];
     size_t length;
 
@@ -42,8 +32,9 @@ fill(struct gs_err *err, int code, const char *reason, const char *format, va_li
             *c = '?';
     if (length < sizeof err->text)
         memcpy(err->text, whole, length + 1);
-    else
-        cut_text(err, whole, length);
+    else /* without its middle, which is a long path; the end says what to do */
+        snprintf(err->text, sizeof err->text, "%.*s ... %s", (int)head, whole,
+                 whole + length - (sizeof err->text - head - sizeof " ... "));
 }
 
 int(gs_err_set)(struct gs_err *err, int code, const char *format, ...)

@@ -237,79 +237,21 @@ static uint64_t read_number(const char *folder, const char *name, const char *ke
     return find_number(open_in("", path), key);
 }
 
-static uint64_t used_by(const char *folder, const struct names *names)
-{
-    const uint64_t used = read_number(folder, names->usage, ""),
-                   inactive = read_number(folder, "memory.stat", names->inactive);
-
-    if (used == UINT64_MAX)
-        return 0; /* the limit itself is still known */
-    return inactive == UINT64_MAX ? used : used - lesser_of(inactive, used);
-}
-
 static uint64_t folder_leaves(const char *folder, const struct names *names, uint64_t limit)
 {
-    uint64_t used;
+    uint64_t used, inactive;
 
     limit = lesser_of(limit, read_number(folder, names->limit, ""));
     limit = lesser_of(limit, read_number(folder, names->high, ""));
     if (limit >= NO_LIMIT)
         return UINT64_MAX;
-    used = used_by(folder, names);
+    used = read_number(folder, names->usage, "");
+    inactive = read_number(folder, "memory.stat", names->inactive);
+    if (used == UINT64_MAX)
+        return limit;
+    used -= inactive != UINT64_MAX ? lesser_of(inactive, used) : 0;
     return limit - lesser_of(used, limit);
 }
-
-/* The least that the group and those above it leave, as far up as the mount shows them. Version
- * 1 also reports the tightest limit of all, and may count a group without those below it. */
-static uint64_t mount_leaves(const char *root, const struct mount *mount, const char *below,
-                             bool first)
-{
-    const struct names *names = &names_of[first];
-    char folder[PATH_MAX];
-    size_t top;
-    uint64_t left;
-
-    top = strlen(root) + strlen(mount->point);
-    if (snprintf(folder, sizeof folder, "%s%s%s", root, mount->point, below) >=
-        (int)sizeof folder)
-        return UINT64_MAX;
-    left = folder_leaves(
-        folder, names,
-        first ? read_number(folder, "memory.stat", "hierarchical_memory_limit ") : UINT64_MAX);
-    while (strlen(folder) > top) {
-        *strrchr(folder, '/') = '\0';
-        if (first && read_number(folder, "memory.use_hierarchy", "") == 0)
-            break;
-        left = lesser_of(left, folder_leaves(folder, names, UINT64_MAX));
-    }
-    return left;
-}
-
-uint64_t gs_memory_group_left(const struct gs_memory_group *group, const char *root)
-{
-    GS_KEEP_ERRNO;
-    uint64_t left = UINT64_MAX, elsewhere = UINT64_MAX;
-    bool found = false;
-    char line[LINE_SIZE];
-    struct mount mount;
-    GS_CLOSE_FILE FILE *file = group->known ? open_in(root, "/proc/self/mountinfo") : NULL;
-
-    while (file != NULL && read_line(file, line, sizeof line)) {
-        const char *below;
-
-        if (!read_mount(line, group->first, &mount))
-            continue;
-        below = path_below(&mount, group->path);
-        found = found || below != NULL;
-        if (below != NULL)
-            left = lesser_of(left, mount_leaves(root, &mount, below, group->first));
-        else
-            elsewhere = lesser_of(elsewhere, mount_leaves(root, &mount, "", group->first));
-    }
-    return found ? left : elsewhere; /* in a container the mounted part counts */
-}
-
-/* --- device memory --- */
 
 /* The least in a dmem.max, whose lines are `drm/PCI/REGION BYTES` or `… max`
  * (Documentation/admin-guide/cgroup-v2.rst, DMEM). Regions that are not the device's own memory
@@ -336,6 +278,59 @@ static uint64_t folder_allows(const char *folder, const char *pci)
     return most;
 }
 
+/* The least that the group and those above it leave, as far up as the mount shows them; pci: that
+ * they allow on that device. Version 1 also reports the tightest limit of all, and may count a
+ * group without those below it. */
+static uint64_t mount_leaves(const char *root, const struct mount *mount, const char *below,
+                             bool first, const char *pci)
+{
+    const size_t top = strlen(root) + strlen(mount->point);
+    char folder[PATH_MAX];
+    uint64_t left = UINT64_MAX, limit = UINT64_MAX;
+
+    if (snprintf(folder, sizeof folder, "%s%s%s", root, mount->point, below) >=
+        (int)sizeof folder)
+        return UINT64_MAX;
+    if (first)
+        limit = read_number(folder, "memory.stat", "hierarchical_memory_limit ");
+    for (;; limit = UINT64_MAX) {
+        left = lesser_of(left, pci != NULL ? folder_allows(folder, pci)
+                                           : folder_leaves(folder, &names_of[first], limit));
+        if (strlen(folder) <= top)
+            return left;
+        *strrchr(folder, '/') = '\0';
+        if (first && read_number(folder, "memory.use_hierarchy", "") == 0)
+            return left;
+    }
+}
+
+uint64_t gs_memory_group_left(const struct gs_memory_group *group, const char *root)
+{
+    GS_KEEP_ERRNO;
+    uint64_t left = UINT64_MAX, elsewhere = UINT64_MAX;
+    bool found = false;
+    char line[LINE_SIZE];
+    struct mount mount;
+    GS_CLOSE_FILE FILE *file = group->known ? open_in(root, "/proc/self/mountinfo") : NULL;
+
+    while (file != NULL && read_line(file, line, sizeof line)) {
+        const char *below;
+
+        if (!read_mount(line, group->first, &mount))
+            continue;
+        below = path_below(&mount, group->path);
+        found = found || below != NULL;
+        if (below != NULL)
+            left = lesser_of(left, mount_leaves(root, &mount, below, group->first, NULL));
+        else
+            elsewhere =
+                lesser_of(elsewhere, mount_leaves(root, &mount, "", group->first, NULL));
+    }
+    return found ? left : elsewhere; /* in a container the mounted part counts */
+}
+
+/* --- device memory --- */
+
 /* This process's group of version 2, which has that controller, whatever version has memory. */
 static bool find_second(const char *root, char *group, size_t size)
 {
@@ -349,24 +344,6 @@ static bool find_second(const char *root, char *group, size_t size)
             found = snprintf(group, size, "%s", line[4] != '\0' ? line + 3 : "") < (int)size;
     }
     return found;
-}
-
-static uint64_t mount_allows(const char *root, const struct mount *mount, const char *below,
-                             const char *pci)
-{
-    const size_t top = strlen(root) + strlen(mount->point);
-    uint64_t most = UINT64_MAX;
-    char folder[PATH_MAX];
-
-    if (snprintf(folder, sizeof folder, "%s%s%s", root, mount->point, below) >=
-        (int)sizeof folder)
-        return UINT64_MAX;
-    most = folder_allows(folder, pci);
-    while (strlen(folder) > top) {
-        *strrchr(folder, '/') = '\0';
-        most = lesser_of(most, folder_allows(folder, pci));
-    }
-    return most;
 }
 
 uint64_t gs_memory_device_max(const char *root, const char *pci)
@@ -384,7 +361,8 @@ uint64_t gs_memory_device_max(const char *root, const char *pci)
         if (!read_mount(line, false, &mount))
             continue;
         below = path_below(&mount, group);
-        most = lesser_of(most, mount_allows(root, &mount, below != NULL ? below : "", pci));
+        most =
+            lesser_of(most, mount_leaves(root, &mount, below != NULL ? below : "", false, pci));
     }
     return most;
 }

@@ -100,26 +100,6 @@ static int read_choice(const struct gs_option *option, const char *words, const 
     return gs_err_set(err, -EINVAL, "%s: '%s' is not one of: %s", option->name, text, all);
 }
 
-static int read_name(const struct gs_option *option, const char *text, struct gs_err *err)
-{
-    if (strlen(text) >= GS_OPTION_NAME_SIZE)
-        return gs_err_set(err, -EINVAL, "%s: longer than %d bytes", option->name,
-                          GS_OPTION_NAME_SIZE - 1);
-    snprintf(option->value, GS_OPTION_NAME_SIZE, "%s", text);
-    return 0;
-}
-
-static int add_text(const struct gs_option *option, const char *text, struct gs_err *err)
-{
-    struct gs_option_list *list = option->value;
-
-    if (list->count == GS_OPTION_LIST_MOST)
-        return gs_err_set(err, -EINVAL, "%s: may be given only %d times", option->name,
-                          GS_OPTION_LIST_MOST);
-    list->texts[list->count++] = text;
-    return 0;
-}
-
 const char *gs_option_word(enum gs_option_kind kind, const char *argument)
 {
     const char *word = kind == GS_OPTION_SECONDS ? "never"
@@ -134,6 +114,8 @@ const char *gs_option_word(enum gs_option_kind kind, const char *argument)
 
 int gs_option_value(const struct gs_option *option, const char *text, struct gs_err *err)
 {
+    struct gs_option_list *list = option->value;
+
     if (option->value == NULL)
         return gs_err_set(err, -EINVAL, "%s: there is no place for its value", option->name);
     switch (option->kind) {
@@ -144,9 +126,17 @@ int gs_option_value(const struct gs_option *option, const char *text, struct gs_
         *(const char **)option->value = text;
         return 0;
     case GS_OPTION_NAME:
-        return read_name(option, text, err);
+        if (strlen(text) >= GS_OPTION_NAME_SIZE)
+            return gs_err_set(err, -EINVAL, "%s: longer than %d bytes", option->name,
+                              GS_OPTION_NAME_SIZE - 1);
+        snprintf(option->value, GS_OPTION_NAME_SIZE, "%s", text);
+        return 0;
     case GS_OPTION_LIST:
-        return add_text(option, text, err);
+        if (list->count == GS_OPTION_LIST_MOST)
+            return gs_err_set(err, -EINVAL, "%s: may be given only %d times", option->name,
+                              GS_OPTION_LIST_MOST);
+        list->texts[list->count++] = text;
+        return 0;
     case GS_OPTION_SECONDS:
     case GS_OPTION_MS:
     case GS_OPTION_PERCENT:
@@ -233,11 +223,6 @@ static int take_option(const struct gs_option *table, void *into, int value, cha
     return gs_option_value(&placed, optarg != NULL ? optarg : gs_option_left_out, err);
 }
 
-static bool is_negative_number(const char *word)
-{
-    return word[0] == '-' && word[1] >= '0' && word[1] <= '9';
-}
-
 int gs_options_parse(const struct gs_option *table, void *into, bool stop, int argc,
                      char **argv, int *index, struct gs_err *err)
 {
@@ -259,7 +244,8 @@ int gs_options_parse(const struct gs_option *table, void *into, bool stop, int a
         int value = -1;
 
         at = optind == 0 ? 1 : optind;
-        if (at < argc && !(whole && is_negative_number(argv[at])))
+        if (at < argc && /* a negative number is no option */
+            !(whole && argv[at][0] == '-' && argv[at][1] >= '0' && argv[at][1] <= '9'))
             value = getopt_long(argc, argv, letters, rows, NULL);
         if (value != -1) {
             code = take_option(table, into, value, argv, err);

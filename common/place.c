@@ -127,7 +127,7 @@ static int see_folder(const char *folder, struct seen *seen, struct gs_err *err)
     return gs_err_errno(err, code, "%s", folder);
 }
 
-static int look_at_folder(const char *socket_path, bool make, struct gs_err *err)
+int gs_place_look(const char *socket_path, bool make, struct gs_err *err)
 {
     struct seen seen = {.fd = -1};
     char folder[sizeof((struct sockaddr_un *)0)->sun_path];
@@ -142,16 +142,6 @@ static int look_at_folder(const char *socket_path, bool make, struct gs_err *err
     code = see_folder(folder, &seen, err);
     forget_file(&seen);
     return code;
-}
-
-int gs_place_make(const char *socket_path, struct gs_err *err)
-{
-    return look_at_folder(socket_path, true, err);
-}
-
-int gs_place_look(const char *socket_path, struct gs_err *err)
-{
-    return look_at_folder(socket_path, false, err);
 }
 
 static const char *kind_of(mode_t mode)
@@ -200,36 +190,29 @@ static int check_daemon(int socket, const char *path, const char *folder, const 
                       path, (int)peer.pid, (unsigned)peer.uid);
 }
 
-static int connect_in(int socket, const char *path, const char *folder, const char *name,
-                      struct gs_err *err)
+int gs_place_connect(int socket, const char *socket_path, struct gs_err *err)
 {
     struct seen place = {.fd = -1}, file = {.fd = -1};
-    int code = see_folder(folder, &place, err);
+    char folder[sizeof((struct sockaddr_un *)0)->sun_path];
+    const char *name;
+    int code = split_path(socket_path, folder, sizeof folder, &name);
 
+    if (code != 0)
+        return gs_err_errno(err, code, "%s", socket_path);
+    code = see_folder(folder, &place, err);
     if (code == 0) {
         code = see_file(place.fd, name, 0, &file);
         if (code == 0 && !S_ISSOCK(file.st.st_mode))
             code = gs_err_set(err, -ENOTSOCK, "%s is a %s, not the socket of a gpushare-lockd",
-                              path, kind_of(file.st.st_mode));
-        code = code != 0 ? code : connect_to_seen(socket, &file, path);
-        code = code != 0 ? code : check_daemon(socket, path, folder, &place.st, err);
+                              socket_path, kind_of(file.st.st_mode));
+        code = code ?: connect_to_seen(socket, &file, socket_path);
+        code = code ?: check_daemon(socket, socket_path, folder, &place.st, err);
         if (code != 0)
-            gs_err_errno(err, code, "%s", path); /* if no better message was set */
+            gs_err_errno(err, code, "%s", socket_path); /* if no better message was set */
     }
     forget_file(&file);
     forget_file(&place);
     return code;
-}
-
-int gs_place_connect(int socket, const char *socket_path, struct gs_err *err)
-{
-    char folder[sizeof((struct sockaddr_un *)0)->sun_path];
-    const char *name;
-    const int code = split_path(socket_path, folder, sizeof folder, &name);
-
-    if (code != 0)
-        return gs_err_errno(err, code, "%s", socket_path);
-    return connect_in(socket, socket_path, folder, name, err);
 }
 
 bool gs_place_is_empty(int code)

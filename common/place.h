@@ -37,12 +37,9 @@ int gs_places_find(struct gs_places *places);
 /* That path alone. As gs_places_find(). */
 int gs_places_name(struct gs_places *places, const char *path);
 
-/* Makes the folder of a socket path (mode 0700, or 0755 for GS_SYSTEM_FOLDER) if it is not
- * there, and looks at it as gs_place_connect() does. 0 or -errno, with the reason in err. */
-int gs_place_make(const char *socket_path, struct gs_err *err);
-
-/* The same without making it: -ENOENT, if it is not there. */
-int gs_place_look(const char *socket_path, struct gs_err *err);
+/* Looks at the folder of a socket path as gs_place_connect() does. make: makes it (mode 0700, or
+ * 0755 for GS_SYSTEM_FOLDER) if it is not there. 0 or -errno, with the reason in err. */
+int gs_place_look(const char *socket_path, bool make, struct gs_err *err);
 
 /* Connects the socket to the daemon at a full path, if that daemon may be trusted with this
  * process's memory:

@@ -41,8 +41,8 @@ struct gs_step {
     uint32_t job;
     uid_t uid;
     gid_t gid;
-    char group
-        [GS_STEP_GROUP_SIZE]; /* of its programs; "": the user has named one, or wants none */
+    /* of its programs; "": the user has named one, or wants none */
+    char group[GS_STEP_GROUP_SIZE];
     char node[64];
     uint32_t tasks; /* on this node */
 };
@@ -207,10 +207,13 @@ static int write_comment(uint32_t job, char *comment, struct gs_err *err)
 }
 
 /* The comment with the text behind it. 0; 1: it is in there already; -errno. */
-static int write_behind(uint32_t job, const char *comment, const char *text, struct gs_err *err)
+static int add_once(uint32_t job, const char *text, struct gs_err *err)
 {
+    GS_FREE char *comment = read_comment(job, err);
     char longer[2 * GS_RECORD_MOST + 2]; /* each part alone is below */
 
+    if (comment == NULL)
+        return err->code;
     if (strstr(comment, text) != NULL)
         return 1;
     if (strlen(comment) + strlen(text) > GS_RECORD_MOST)
@@ -220,15 +223,6 @@ static int write_behind(uint32_t job, const char *comment, const char *text, str
                           job);
     snprintf(longer, sizeof longer, "%s%s%s", comment, *comment != '\0' ? " " : "", text);
     return write_comment(job, longer, err);
-}
-
-static int add_once(uint32_t job, const char *text, struct gs_err *err)
-{
-    char *comment = read_comment(job, err);
-    const int code = comment != NULL ? write_behind(job, comment, text, err) : err->code;
-
-    free(comment);
-    return code;
 }
 
 /* Adds the text, which has no newline, to the job's AdminComment. 0 or -errno. */

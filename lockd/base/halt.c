@@ -4,6 +4,7 @@
  * started. No state.
  */
 #include "lockd/base/halt.h"
+#include "common/fd.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,13 +25,12 @@ FILE *lockd_process_open(pid_t pid, const char *name)
  * and of any characters; NULL: it cannot be read. */
 static const char *read_stat(pid_t pid, char *text, size_t size)
 {
-    FILE *file = lockd_process_open(pid, "stat");
+    GS_CLOSE_FILE FILE *file = lockd_process_open(pid, "stat");
     const char *end;
 
     if (file == NULL)
         return NULL;
     text[fread(text, 1, size - 1, file)] = '\0';
-    fclose(file);
     end = strrchr(text, ')');
     return end != NULL && end[1] == ' ' ? end + 2 : NULL;
 }
@@ -60,18 +60,15 @@ uint64_t lockd_process_started(pid_t pid)
 
 static bool has_line(const char *path, const char *wanted)
 {
+    GS_CLOSE_FILE FILE *file = fopen(path, "re");
     char line[128];
-    FILE *file = fopen(path, "re");
-    bool found = false;
 
-    if (file == NULL)
-        return false;
-    while (!found && fgets(line, sizeof line, file) != NULL) {
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         line[strcspn(line, "\n")] = '\0';
-        found = strcmp(line, wanted) == 0;
+        if (strcmp(line, wanted) == 0)
+            return true;
     }
-    fclose(file);
-    return found;
+    return false;
 }
 
 /* A line of /proc/PID/cgroup, "NUMBER:CONTROLLERS:PATH"; version 2 has the number 0. A frozen
@@ -99,19 +96,16 @@ static bool is_frozen_group(const char *line)
 
 enum lockd_halt lockd_halt_of(pid_t pid)
 {
-    enum lockd_halt halt = lockd_halt_of_process(pid);
-    char *line = NULL;
+    const enum lockd_halt halt = lockd_halt_of_process(pid);
+    GS_CLOSE_FILE FILE *file =
+        halt == LOCKD_HALT_NONE ? lockd_process_open(pid, "cgroup") : NULL;
+    GS_FREE char *line = NULL;
     size_t size = 0;
-    FILE *file = halt == LOCKD_HALT_NONE ? lockd_process_open(pid, "cgroup") : NULL;
 
-    if (file == NULL)
-        return halt;
-    while (halt == LOCKD_HALT_NONE && getline(&line, &size, file) > 0) {
+    while (file != NULL && getline(&line, &size, file) > 0) {
         line[strcspn(line, "\n")] = '\0';
         if (is_frozen_group(line))
-            halt = LOCKD_HALT_FROZEN;
+            return LOCKD_HALT_FROZEN;
     }
-    free(line);
-    fclose(file);
     return halt;
 }

@@ -34,25 +34,20 @@ struct cdi_place {
 
 static char *read_text(const char *path, struct gs_err *err)
 {
-    FILE *file = fopen(path, "re");
+    GS_CLOSE_FILE FILE *file = fopen(path, "re");
     char *text = file != NULL ? malloc(TEXT_MOST + 1) : NULL;
-    size_t size = 0;
+    const size_t size = text != NULL ? fread(text, 1, TEXT_MOST + 1, file) : 0;
 
-    if (file == NULL) {
-        gs_err_errno(err, -errno, "%.300s", path);
-        return NULL;
-    }
-    if (text != NULL)
-        size = fread(text, 1, TEXT_MOST + 1, file);
-    if (text == NULL || ferror(file) != 0 || size > TEXT_MOST) {
-        gs_err_set(err, -EIO, "%.300s cannot be read, or is too large", path);
-        free(text);
-        text = NULL;
-    } else {
+    if (text != NULL && ferror(file) == 0 && size <= TEXT_MOST) {
         text[size] = '\0';
+        return text;
     }
-    fclose(file);
-    return text;
+    if (file == NULL)
+        gs_err_errno(err, -errno, "%.300s", path);
+    else
+        gs_err_set(err, -EIO, "%.300s cannot be read, or is too large", path);
+    free(text);
+    return NULL;
 }
 
 static json_t *parse_file(const char *path, struct gs_err *err)
@@ -121,13 +116,11 @@ static json_t *cdi_source_read(const char *file, struct gs_err *err)
 /* A 32-bit library stays as it is: gpushare does not support its programs. */
 static bool is_32_bits(const char *path)
 {
-    FILE *file = fopen(path, "re");
-    unsigned char start[5] = {0};
-    const bool read = file != NULL && fread(start, 1, sizeof start, file) == sizeof start;
+    GS_CLOSE_FILE FILE *file = fopen(path, "re");
+    unsigned char start[5];
 
-    if (file != NULL)
-        fclose(file);
-    return read && memcmp(start, "\177ELF\001", 5) == 0;
+    return file != NULL && fread(start, 1, sizeof start, file) == sizeof start &&
+           memcmp(start, "\177ELF\001", 5) == 0;
 }
 
 /* Mounts the door over each libcuda. Returns the driver's own file, or NULL. */
@@ -218,10 +211,9 @@ static int cdi_make(json_t *spec, const struct cdi_place *place, struct gs_err *
     return 0;
 }
 
-#define VERSION_DEFAULT                                                                        \
-    "0.5.0" /* the lowest one that names devices by index; for Podman 4, Docker 25 */
-
-#define VERSIONS "0.5.0, 0.6.0, 0.7.0, 0.8.0, 1.0.0, 1.1.0"
+/* the lowest one that names devices by index; for Podman 4, Docker 25 */
+#define VERSION_DEFAULT "0.5.0"
+#define VERSIONS        "0.5.0, 0.6.0, 0.7.0, 0.8.0, 1.0.0, 1.1.0"
 
 struct cdi_words {
     const char *output, *door, *nvidia, *version, *root;
@@ -300,8 +292,8 @@ static int write_spec(const json_t *spec, const char *output, struct gs_err *err
             return gs_err_set(err, -EIO, "cannot write to standard output");
         return 0;
     }
-    if (stat(output, &st) == 0 &&
-        !S_ISREG(st.st_mode)) { /* a pipe or a device is not replaced */
+    /* a pipe or a device is not replaced */
+    if (stat(output, &st) == 0 && !S_ISREG(st.st_mode)) {
         fd = open(output, O_WRONLY | O_CLOEXEC | O_NOCTTY);
         code = fd < 0 ? -errno : dump_spec(spec, fd);
     } else {

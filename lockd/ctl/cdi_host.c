@@ -168,6 +168,7 @@ static bool find_driver_in(const char *root, char *folder, char *version, size_t
 static bool find_driver(char *folder, char *version, size_t size)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    GS_FREE char *file = NULL;
     struct link_map *object = NULL;
     char *slash;
 
@@ -178,11 +179,8 @@ static bool find_driver(char *folder, char *version, size_t size)
     if (slash == NULL)
         return false;
     *slash = '\0';
-    {
-        GS_FREE char *file = realpath(object->l_name, NULL);
-
-        return take_version(file, version, size);
-    }
+    file = realpath(object->l_name, NULL);
+    return take_version(file, version, size);
 }
 
 json_t *cdi_host_read(const char *root, struct gs_err *err)
@@ -220,7 +218,7 @@ json_t *cdi_host_read(const char *root, struct gs_err *err)
 /* Reads a value of /proc/driver/nvidia/gpus/<bus>/information, such as "GPU UUID: GPU-...". */
 static bool read_information(const char *path, char *uuid, size_t size, int *minor)
 {
-    FILE *file = fopen(path, "re");
+    GS_CLOSE_FILE FILE *file = fopen(path, "re");
     char line[256], word[64];
     bool found = false;
 
@@ -231,8 +229,6 @@ static bool read_information(const char *path, char *uuid, size_t size, int *min
         else if (sscanf(line, "Device Minor: %63s", word) == 1)
             *minor = (int)strtol(word, NULL, 10);
     }
-    if (file != NULL)
-        fclose(file);
     return found && *minor >= 0;
 }
 

@@ -20,16 +20,11 @@ struct reader {
     struct gs_err *err;
 };
 
-static json_t *refuse_line(struct reader *reader, yaml_mark_t where, const char *why)
-{
-    gs_err_set(reader->err, -EINVAL, "line %zu: %s", where.line + 1, why);
-    return NULL;
-}
-
 /* The parser itself may be lines ahead of the event. */
 static json_t *refuse_event(struct reader *reader, const char *why)
 {
-    return refuse_line(reader, reader->event.start_mark, why);
+    gs_err_set(reader->err, -EINVAL, "line %zu: %s", reader->event.start_mark.line + 1, why);
+    return NULL;
 }
 
 /* Reads the next event. False: the text is not valid. */
@@ -38,8 +33,8 @@ static bool read_event(struct reader *reader)
     yaml_event_delete(&reader->event);
     if (yaml_parser_parse(&reader->parser, &reader->event) != 0)
         return true;
-    refuse_line(reader, reader->parser.mark,
-                reader->parser.problem != NULL ? reader->parser.problem : "no memory");
+    gs_err_set(reader->err, -EINVAL, "line %zu: %s", reader->parser.mark.line + 1,
+               reader->parser.problem != NULL ? reader->parser.problem : "no memory");
     return false;
 }
 

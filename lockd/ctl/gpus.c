@@ -4,9 +4,9 @@
  * process that NVML lists and the daemon does not know is an outsider: gpushare can neither move
  * its memory nor stop it. No state.
  */
-#include "lockd/base/halt.h"
 #include "lockd/ctl/gpus.h"
-
+#include "common/fd.h"
+#include "lockd/base/halt.h"
 #include "lockd/base/text.h"
 
 #include <errno.h>
@@ -121,35 +121,27 @@ const char *ctl_heat_text(const struct nvml_gpu *gpu, char *buffer)
 static enum ctl_why find_why(int32_t pid)
 {
     char line[4608];
-    enum ctl_why why = CTL_UNPREPARED;
-    FILE *file = lockd_process_open(pid, "maps");
+    GS_CLOSE_FILE FILE *file = lockd_process_open(pid, "maps");
 
     if (file == NULL)
         return errno == ENOENT ? CTL_ENDED : CTL_HIDDEN;
-    while (why == CTL_UNPREPARED && fgets(line, sizeof line, file) != NULL) {
+    while (fgets(line, sizeof line, file) != NULL) {
         if (strstr(line, "/libgpushare.so") != NULL)
-            why = CTL_ELSEWHERE;
+            return CTL_ELSEWHERE;
     }
-    if (ferror(file) != 0)
-        why = CTL_HIDDEN;
-    fclose(file);
-    return why;
+    return ferror(file) != 0 ? CTL_HIDDEN : CTL_UNPREPARED;
 }
 
 static void find_name(struct ctl_outsider *outsider)
 {
+    GS_CLOSE_FILE FILE *file = lockd_process_open(outsider->pid, "comm");
     char path[64];
     struct stat st;
-    FILE *file;
 
     snprintf(path, sizeof path, "/proc/%d", outsider->pid);
     outsider->uid = stat(path, &st) == 0 ? st.st_uid : CTL_NO_USER;
-    file = lockd_process_open(outsider->pid, "comm");
-    if (file != NULL) {
-        if (fgets(outsider->name, sizeof outsider->name, file) == NULL)
-            outsider->name[0] = '\0';
-        fclose(file);
-    }
+    if (file == NULL || fgets(outsider->name, sizeof outsider->name, file) == NULL)
+        outsider->name[0] = '\0';
     outsider->name[strcspn(outsider->name, "\n")] = '\0';
     lockd_text_clean(outsider->name, sizeof outsider->name);
 }

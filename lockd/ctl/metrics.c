@@ -38,8 +38,13 @@ struct states {
     const char *metric, *help;
     uint32_t first, count;
     const char *(*name)(uint32_t state);
-    uint32_t (*present)(const struct gs_wire_client *client);
 };
+
+static bool is_in(const struct gs_wire_client *client, const struct states *states,
+                  uint32_t state)
+{
+    return (states->name == lockd_class_name ? client->class : client->condition) == state;
+}
 
 /* A label's value: a clean text, which may hold quotes. */
 static void put_label(FILE *out, const char *name, const char *value)
@@ -170,7 +175,7 @@ static void put_rest(const struct metrics *metrics, const char *metric, const ch
                 memcmp(client->uuid, answer->devices[i].uuid, sizeof client->uuid) != 0)
                 continue;
             value = figure != NULL ? lockd_figure_value(figure, client)
-                                   : states->present(client) == state;
+                                   : is_in(client, states, state);
             sum += value != UINT64_MAX ? value : 0; /* no limit */
         }
         fprintf(metrics->out, "gpushare_program_%s{pid=\"0\",name=\"(others)\",", metric);
@@ -258,32 +263,21 @@ static void put_states(const struct metrics *metrics, const struct states *state
         for (size_t i = 0; i < count; i++) {
             fprintf(metrics->out, "gpushare_program_%s", states->metric);
             label_program(metrics, i, label);
-            fprintf(metrics->out, " %d\n",
-                    states->present(&metrics->answer->clients[i]) == state);
+            fprintf(metrics->out, " %d\n", is_in(&metrics->answer->clients[i], states, state));
         }
         put_rest(metrics, states->metric, label, NULL, states, state);
     }
-}
-
-static uint32_t present_condition(const struct gs_wire_client *client)
-{
-    return client->condition;
-}
-
-static uint32_t present_class(const struct gs_wire_client *client)
-{
-    return (uint32_t)client->class;
 }
 
 static void put_programs(struct metrics *metrics)
 {
     static const struct states states[] = {
         {"state", "Whether the program is in the state in the label (1) or not (0)", 0,
-         GS_CONDITION_COUNT, ctl_condition_name, present_condition},
+         GS_CONDITION_COUNT, ctl_condition_name},
         {"class",
          "Whether the scheduler treats the program as one of the class in the label (1) or not "
          "(0)",
-         GS_CLASS_INTERACTIVE, GS_CLASS_COUNT, lockd_class_name, present_class},
+         GS_CLASS_INTERACTIVE, GS_CLASS_COUNT, lockd_class_name},
     };
     const struct ctl_answer *answer = metrics->answer;
     const size_t count =
@@ -339,8 +333,8 @@ void ctl_metrics_write(FILE *out, const struct ctl_answer *answer)
     put_programs(&metrics);
 }
 
-/* `gpusharectl metrics`: prints the figures once, for example for a node
- * exporter's textfile collector. `gpusharectl serve` serves them. */
+/* `gpusharectl metrics`: prints the figures once, for example for a node exporter's textfile
+ * collector. `gpusharectl serve` serves them. */
 
 static void print_metrics(const struct ctl_answer *answer)
 {

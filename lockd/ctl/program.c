@@ -33,14 +33,6 @@ int ctl_pid(const char *text, int32_t *pid)
     return 0;
 }
 
-static void print_outcome(int code, uint32_t programs, const char *error)
-{
-    ctl_json_put(json_pack("{s:b, s:I, s:i, s:o*}", "ok", code == 0, "programs",
-                           (json_int_t)programs, "errno", -code, "error",
-                           error != NULL ? ctl_json_text(error) : NULL),
-                 JSON_INDENT(2));
-}
-
 int ctl_control(struct ctl *ctl, const struct ctl_act *act, struct gs_wire_end *end)
 {
     struct gs_wire_control control = {.op = act->op, .pid = act->pid, .value = act->value};
@@ -61,10 +53,14 @@ int ctl_control(struct ctl *ctl, const struct ctl_act *act, struct gs_wire_end *
 static enum ctl_exit ctl_outcome(struct ctl *ctl, int code, const struct gs_wire_end *end,
                                  bool json)
 {
-    if (json && code != 0)
-        print_outcome(code, 0, ctl->err.text);
-    else if (json)
-        print_outcome(end->code, end->count, end->code != 0 ? end->text : NULL);
+    const int error = code != 0 ? code : end->code;
+
+    if (json)
+        ctl_json_put(
+            json_pack("{s:b, s:I, s:i, s:o*}", "ok", error == 0, "programs",
+                      (json_int_t)(code != 0 ? 0 : end->count), "errno", -error, "error",
+                      error != 0 ? ctl_json_text(code != 0 ? ctl->err.text : end->text) : NULL),
+            JSON_INDENT(2));
     return code != 0 ? ctl_fail(ctl) : end->code != 0 ? ctl_refused(end) : ctl_done(CTL_OK);
 }
 
@@ -123,8 +119,7 @@ static enum ctl_exit operate_run(struct ctl *ctl, const void *words, int count, 
 const struct ctl_command ctl_pause = {
     "pause",
     "PID|all",
-    "keep a program from running on GPUs; its memory stays until others need "
-    "it",
+    "keep a program from running on GPUs; its memory stays until others need it",
     operate_run,
     NULL,
     ctl_json_option};
@@ -183,33 +178,6 @@ static void look_below(struct ctl *ctl, const struct ctl_act *act)
     ctl_answer_deinit(&answer);
 }
 
-static enum ctl_exit set_one(struct ctl *ctl, const struct lockd_setting *setting, bool json,
-                             int count, char **words)
-{
-    struct ctl_act act = {.op = setting->op, .json = json};
-    const struct gs_option option = lockd_setting_option(setting, &act.value);
-    const bool of_program = setting->scope == LOCKD_SCOPE_PROGRAM;
-    enum ctl_exit code;
-
-    if (setting->op == 0)
-        return ctl_usage(
-            ctl,
-            "%s can only be set in the daemon's configuration file: change it there, "
-            "then run gpusharectl reload",
-            setting->name);
-    if (count != (of_program ? 2 : 1))
-        return ctl_usage(ctl, "%s is set like this: %s %s%s", setting->name, setting->name,
-                         of_program ? "PID " : "", setting->argument);
-    if (of_program && ctl_pid_operand(ctl, words[0], &act.pid) != 0)
-        return CTL_USAGE;
-    if (gs_option_value(&option, words[count - 1], &ctl->err) != 0)
-        return ctl_usage(ctl, "%s", ctl->err.text);
-    code = ctl_act(ctl, &act);
-    if (code == CTL_OK && strcmp(setting->name, "limit") == 0)
-        look_below(ctl, &act);
-    return code;
-}
-
 /* NULL: there is no such setting, which is printed. */
 static const struct lockd_setting *need_setting(const struct ctl *ctl, const char *name,
                                                 const char *list)
@@ -225,14 +193,37 @@ static const struct lockd_setting *need_setting(const struct ctl *ctl, const cha
 
 static enum ctl_exit set_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
+    struct ctl_act act = {.json = *(const bool *)words};
     const struct lockd_setting *setting;
+    struct gs_option option;
+    enum ctl_exit code;
+    bool of_program;
 
     if (count == 0)
         return ctl_usage(ctl, "give a name and a value (set --help lists them)");
     setting = need_setting(ctl, operands[0], "set --help");
-    return setting != NULL
-               ? set_one(ctl, setting, *(const bool *)words, count - 1, operands + 1)
-               : CTL_USAGE;
+    if (setting == NULL)
+        return CTL_USAGE;
+    if (setting->op == 0)
+        return ctl_usage(
+            ctl,
+            "%s can only be set in the daemon's configuration file: change it there, "
+            "then run gpusharectl reload",
+            setting->name);
+    act.op = setting->op;
+    of_program = setting->scope == LOCKD_SCOPE_PROGRAM;
+    if (count != (of_program ? 3 : 2))
+        return ctl_usage(ctl, "%s is set like this: %s %s%s", setting->name, setting->name,
+                         of_program ? "PID " : "", setting->argument);
+    if (of_program && ctl_pid_operand(ctl, operands[1], &act.pid) != 0)
+        return CTL_USAGE;
+    option = lockd_setting_option(setting, &act.value);
+    if (gs_option_value(&option, operands[count - 1], &ctl->err) != 0)
+        return ctl_usage(ctl, "%s", ctl->err.text);
+    code = ctl_act(ctl, &act);
+    if (code == CTL_OK && strcmp(setting->name, "limit") == 0)
+        look_below(ctl, &act);
+    return code;
 }
 
 const struct ctl_command ctl_set = {
@@ -336,42 +327,31 @@ static enum ctl_exit print_settings(const struct ctl_answer *answer, const char 
     return ctl_done(code == 0 ? CTL_OK : CTL_FAILED);
 }
 
-static enum ctl_exit ask_settings(struct ctl *ctl, const char *name, int32_t pid, bool json)
+static enum ctl_exit get_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
-    struct gs_wire_get get = {.pid = pid};
+    const char *name = count != 0 ? operands[0] : NULL;
+    const struct lockd_setting *setting = name != NULL ? need_setting(ctl, name, "get") : NULL;
+    const bool of_program = setting != NULL && setting->scope == LOCKD_SCOPE_PROGRAM;
+    struct gs_wire_get get = {.pid = 0};
     struct ctl_answer answer;
     enum ctl_exit code;
 
-    lockd_wire_header(&get.header, GS_WIRE_GET);
-    if (ctl_ask(ctl, &get, sizeof get, &answer) != 0)
-        return ctl_fail(ctl);
-    code =
-        answer.end.code != 0 ? ctl_refused(&answer.end) : print_settings(&answer, name, json);
-    ctl_answer_deinit(&answer);
-    return code;
-}
-
-static enum ctl_exit get_run(struct ctl *ctl, const void *words, int count, char **operands)
-{
-    const bool json = *(const bool *)words;
-    const struct lockd_setting *setting;
-    bool of_program;
-    int32_t pid = 0;
-
-    if (count == 0)
-        return ask_settings(ctl, NULL, 0, json);
-    setting = need_setting(ctl, operands[0], "get");
-    if (setting == NULL)
+    if (name != NULL && setting == NULL)
         return CTL_USAGE;
-    of_program = setting->scope == LOCKD_SCOPE_PROGRAM;
-    if (count != (of_program ? 2 : 1))
+    if (name != NULL && count != (of_program ? 2 : 1))
         return ctl_usage(ctl,
                          of_program ? "%s is a setting of a program: give a process id"
                                     : "%s is a setting of the daemon: it takes no process id",
-                         setting->name);
-    if (of_program && ctl_pid_operand(ctl, operands[1], &pid) != 0)
+                         name);
+    if (of_program && ctl_pid_operand(ctl, operands[1], &get.pid) != 0)
         return CTL_USAGE;
-    return ask_settings(ctl, setting->name, pid, json);
+    lockd_wire_header(&get.header, GS_WIRE_GET);
+    if (ctl_ask(ctl, &get, sizeof get, &answer) != 0)
+        return ctl_fail(ctl);
+    code = answer.end.code != 0 ? ctl_refused(&answer.end)
+                                : print_settings(&answer, name, *(const bool *)words);
+    ctl_answer_deinit(&answer);
+    return code;
 }
 
 const struct ctl_command ctl_get = {"get",   "[NAME [PID]]", "show the current settings",
@@ -379,8 +359,8 @@ const struct ctl_command ctl_get = {"get",   "[NAME [PID]]", "show the current s
 
 /* `gpusharectl move PID GPU`: moves a program to another GPU while it runs. */
 
-#define PATIENCE_S                                                                             \
-    180 /* time for its work to finish, its memory to leave, and the driver to move it */
+/* time for its work to finish, its memory to leave, and the driver to move it */
+#define PATIENCE_S 180
 #define UUID_BYTES 16
 
 /* The UUID of a GPU by its number, as nvidia-smi counts. */
@@ -401,43 +381,27 @@ static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES
     return gs_err_set(&ctl->err, -ENODEV, "GPU %s is not known to NVML: give its UUID", text);
 }
 
-/* The daemon has ended, or is slow: the outcome of the move, which may have begun, is unknown. */
-static void explain_silence(struct ctl *ctl, int code)
-{
-    const struct gs_err why = ctl->err;
-
-    if (code != -EPIPE && code != -ETIMEDOUT)
-        return;
-    ctl->err = (struct gs_err){0};
-    gs_err_set(&ctl->err, code,
-               "%s; the move may continue without it: `gpusharectl status` shows where the "
-               "program is",
-               why.text);
-}
-
 static enum ctl_exit move_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
     struct gs_wire_relocate relocate = {.pid = 0};
     struct gs_wire_end end = {.code = 0};
     struct ctl_answer answer;
     const bool json = *(const bool *)words;
-    const char *gpu;
     int code;
 
     if (count != 2)
         return ctl_usage(ctl, "give one process id and one GPU");
     if (ctl_pid_operand(ctl, operands[0], &relocate.pid) != 0)
         return CTL_USAGE;
-    code =
-        ctl_connect(ctl); /* without a daemon the error is that, not that a GPU is not known */
-    gpu = operands[1];
+    /* without a daemon the error is that, not that a GPU is not known */
+    code = ctl_connect(ctl);
     if (code >= 0) {
         close(code);
         code = 0;
     }
-    if (code == 0 && !lockd_uuid_read(gpu, relocate.uuid)) {
+    if (code == 0 && !lockd_uuid_read(operands[1], relocate.uuid)) {
         memset(relocate.uuid, 0, UUID_BYTES);
-        code = find_index(ctl, gpu, relocate.uuid);
+        code = find_index(ctl, operands[1], relocate.uuid);
     }
     if (code != 0)
         return ctl_outcome(ctl, code, &end, json);
@@ -447,8 +411,15 @@ static enum ctl_exit move_run(struct ctl *ctl, const void *words, int count, cha
     if (code == 0) {
         end = answer.end;
         ctl_answer_deinit(&answer);
-    } else {
-        explain_silence(ctl, code);
+    } else if (code == -EPIPE || code == -ETIMEDOUT) {
+        /* the daemon has ended, or is slow: the move may have begun */
+        const struct gs_err why = ctl->err;
+
+        ctl->err = (struct gs_err){0};
+        gs_err_set(&ctl->err, code,
+                   "%s; the move may continue without it: `gpusharectl status` shows where the "
+                   "program is",
+                   why.text);
     }
     if (code == 0 && end.code == 0 && !json)
         printf("moved process %d %s\n", (int)relocate.pid, end.text);
@@ -484,62 +455,54 @@ static const struct lockd_figure figures[] = {
 
 #define FIGURE_COUNT (sizeof figures / sizeof *figures)
 
-static int print_account_json(const struct gs_wire_account *account)
+/* 0 or -ENOMEM. */
+static int print_account(const struct gs_wire_account *account, bool json)
 {
-    json_t *root =
-        json_pack("{s:o, s:i, s:i}", "group", ctl_json_text(account->group), "programs",
-                  (int)account->programs, "connected", (int)account->connected);
+    json_t *root = NULL;
 
-    for (size_t i = 0; i < FIGURE_COUNT; i++)
-        json_object_set_new(root, figures[i].json,
-                            json_integer((json_int_t)lockd_figure_value(&figures[i], account)));
-    return ctl_json_put(root, JSON_COMPACT);
-}
-
-static void print_account(const struct gs_wire_account *account)
-{
-    printf("%u %s, %u connected", account->programs,
-           account->programs == 1 ? "program" : "programs", account->connected);
+    if (json)
+        root = json_pack("{s:o, s:i, s:i}", "group", ctl_json_text(account->group), "programs",
+                         (int)account->programs, "connected", (int)account->connected);
+    else
+        printf("%u %s, %u connected", account->programs,
+               account->programs == 1 ? "program" : "programs", account->connected);
     for (size_t i = 0; i < FIGURE_COUNT; i++) {
+        const uint64_t value = lockd_figure_value(&figures[i], account);
         char text[32];
 
-        printf(", %s %s", figures[i].help,
-               ctl_figure_text(&figures[i], lockd_figure_value(&figures[i], account), text,
-                               sizeof text));
+        if (json)
+            json_object_set_new(root, figures[i].json, json_integer((json_int_t)value));
+        else
+            printf(", %s %s", figures[i].help,
+                   ctl_figure_text(&figures[i], value, text, sizeof text));
     }
+    if (json)
+        return ctl_json_put(root, JSON_COMPACT);
     putchar('\n');
-}
-
-static enum ctl_exit ask_account(struct ctl *ctl, const char *group, bool json)
-{
-    struct gs_wire_account question = {0};
-    struct ctl_answer answer;
-    int code = 0;
-
-    lockd_wire_header(&question.header, GS_WIRE_ACCOUNT);
-    snprintf(question.group, sizeof question.group, "%s", group);
-    if (ctl_ask(ctl, &question, sizeof question, &answer) != 0)
-        return ctl_fail(ctl);
-    if (answer.end.code != 0) {
-        ctl_refused(&answer.end);
-        code = answer.end.code;
-    } else if (json) {
-        code = print_account_json(&answer.account);
-    } else {
-        print_account(&answer.account);
-    }
-    ctl_answer_deinit(&answer);
-    return ctl_done(code == 0 ? CTL_OK : CTL_FAILED);
+    return 0;
 }
 
 static enum ctl_exit account_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
+    struct gs_wire_account question = {0};
+    struct ctl_answer answer;
+    int code;
+
     if (count != 1 || operands[0][0] == '\0')
         return ctl_usage(ctl, "give one group");
-    if (strlen(operands[0]) >= sizeof((struct gs_wire_account *)NULL)->group)
-        return ctl_usage(ctl, "a group has at most %zu characters",
-                         sizeof((struct gs_wire_account *)NULL)->group - 1);
-    return ask_account(ctl, operands[0], *(const bool *)words);
+    if (strlen(operands[0]) >= sizeof question.group)
+        return ctl_usage(ctl, "a group has at most %zu characters", sizeof question.group - 1);
+    lockd_wire_header(&question.header, GS_WIRE_ACCOUNT);
+    snprintf(question.group, sizeof question.group, "%s", operands[0]);
+    if (ctl_ask(ctl, &question, sizeof question, &answer) != 0)
+        return ctl_fail(ctl);
+    code = answer.end.code;
+    if (code != 0)
+        ctl_refused(&answer.end);
+    else
+        code = print_account(&answer.account, *(const bool *)words);
+    ctl_answer_deinit(&answer);
+    return ctl_done(code == 0 ? CTL_OK : CTL_FAILED);
 }
 
 const struct ctl_command ctl_account = {

@@ -128,14 +128,6 @@ void ctl_table_clear(struct ctl_table *table)
     *table = (struct ctl_table){0};
 }
 
-/* The columns that a figure takes if its unit is as long as the longest of its column. */
-static int measure_cell(const struct ctl_column *column, const char *text)
-{
-    const char *unit = column->unit != 0 ? strchr(text, ' ') : NULL;
-
-    return unit == NULL ? (int)lockd_text_width(text) : (int)(unit - text) + 1 + column->unit;
-}
-
 /* The width that holds all of the column; 0: it is to be left out. */
 static int measure_column(const struct ctl_table *table, size_t index)
 {
@@ -146,7 +138,10 @@ static int measure_column(const struct ctl_table *table, size_t index)
     width = width < column->least ? column->least : width;
     for (size_t i = 0; i < table->row_count; i++) {
         const char *text = table->rows[i].cell[index];
-        const int needs = measure_cell(column, text);
+        const char *unit = column->unit != 0 ? strchr(text, ' ') : NULL;
+        /* as if its unit was as long as the longest of the column */
+        const int needs =
+            unit == NULL ? (int)lockd_text_width(text) : (int)(unit - text) + 1 + column->unit;
 
         any |= text[0] != '\0';
         width = needs > width ? needs : width;

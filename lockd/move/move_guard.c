@@ -98,45 +98,6 @@ bool lockd_guard_order(int guard, const struct lockd_guard_order *order, int wit
            (ssize_t)sizeof *order;
 }
 
-/* Starts the guard of the process that the order names, by the guard service where there is
- * one that serves this user, and gives it its first order, with a descriptor (-1: none).
- * epoll watches it from now on, with that tag. The daemon's end of the guard's socket, or
- * -errno. */
-static int lockd_guard_start(const struct lockd_guard_order *order, int with, int epoll,
-                             void *tag)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = tag};
-    int guard = call_service(), code;
-
-    if (guard < 0)
-        guard = start_own(order);
-    if (guard < 0)
-        return guard;
-    code = lockd_guard_order(guard, order, with) ? 0 : -EIO;
-    if (code == 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, guard, &event) != 0)
-        code = -errno;
-    if (code == 0)
-        return guard;
-    close(guard);
-    return code;
-}
-
-/* Reads the guard's next word: one of enum lockd_guard_word and a text without control
- * characters; "?the guard ended" if it has ended. False: it has sent nothing. */
-static bool lockd_guard_read(int guard, char word[LOCKD_GUARD_TEXT + 1])
-{
-    const ssize_t size = recv(guard, word, LOCKD_GUARD_TEXT, MSG_DONTWAIT);
-
-    if (size < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
-    if (size > 0)
-        word[size] = '\0';
-    else
-        snprintf(word, LOCKD_GUARD_TEXT, "?the guard ended");
-    lockd_text_clean(word, LOCKD_GUARD_TEXT + 1);
-    return true;
-}
-
 /* Advice for a guard that sent UNABLE: why the guards of this daemon may not checkpoint,
  * and how to enable them. "": nothing is known to help. */
 static const char *lockd_guard_advice(void)
@@ -163,15 +124,28 @@ static const char *lockd_guard_advice(void)
 #define ROOM_NS 10000000000u /* others make room on the other device */
 #define LOOK_NS 100000000u   /* until the guard looks again */
 
+/* Starts the guard of the process that the order names, by the guard service where there is
+ * one that serves this user, and gives it its first order. epoll watches it from now on. */
 static int start_guard(struct lockd_move *move, enum lockd_guard_word word)
 {
-    int guard;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = move};
+    const int with = word == LOCKD_GUARD_TAKE_UP ? move->record : -1;
+    int guard = call_service(), code;
 
     move->order.word = (char)word;
-    guard = lockd_guard_start(&move->order, word == LOCKD_GUARD_TAKE_UP ? move->record : -1,
-                              move->moves->epoll, move);
-    move->guard = guard < 0 ? -1 : guard;
-    return guard < 0 ? guard : 0;
+    move->guard = -1;
+    if (guard < 0)
+        guard = start_own(&move->order);
+    if (guard < 0)
+        return guard;
+    code = lockd_guard_order(guard, &move->order, with) ? 0 : -EIO;
+    if (code == 0 && epoll_ctl(move->moves->epoll, EPOLL_CTL_ADD, guard, &event) != 0)
+        code = -errno;
+    if (code == 0)
+        move->guard = guard;
+    else
+        close(guard);
+    return code;
 }
 
 int lockd_move_guard_ask(struct lockd_move *move, uint64_t bytes)
@@ -367,8 +341,13 @@ static void take_word(struct lockd_move *move, const char *word, uint64_t now)
 
 void lockd_move_guard_hear(struct lockd_move *move, uint64_t now)
 {
-    char word[LOCKD_GUARD_TEXT + 1];
+    char word[LOCKD_GUARD_TEXT + 1] = "?the guard ended";
+    const ssize_t size = recv(move->guard, word, LOCKD_GUARD_TEXT, MSG_DONTWAIT);
 
-    if (lockd_guard_read(move->guard, word))
-        take_word(move, word, now);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (size > 0)
+        word[size] = '\0';
+    lockd_text_clean(word, sizeof word);
+    take_word(move, word, now);
 }

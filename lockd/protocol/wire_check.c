@@ -16,6 +16,13 @@
 
 /* Each check returns the first rule that the message breaks, as it stands here; NULL: none. */
 #define RULE(holds) ((holds) ? NULL : #holds)
+#define CHECK(type, rules)                                                                     \
+    static const char *check_##type(const void *message)                                       \
+    {                                                                                          \
+        const struct gs_wire_##type *type = message;                                           \
+                                                                                               \
+        return rules;                                                                          \
+    }
 
 static const char *check_state(const void *message)
 {
@@ -38,33 +45,20 @@ static const char *check_state(const void *message)
     return broken;
 }
 
-static const char *check_share(const void *message)
-{
-    const struct gs_wire_share *share = message;
+CHECK(share,
+      RULE(share->code <= 0 && share->count <= GS_SHARE_MOST)
+      ?: RULE((share->code == 0) == (share->count != 0))
+      ?: RULE(share->bytes <= LOCKD_BYTES_MAX && share->offset <= share->bytes)
+      ?: RULE(share->chunk_bytes <= LOCKD_BYTES_MAX)
+      ?: RULE(share->size <= share->bytes - share->offset))
 
-    return RULE(share->code <= 0 && share->count <= GS_SHARE_MOST)
-               ?: RULE((share->code == 0) == (share->count != 0))
-               ?: RULE(share->bytes <= LOCKD_BYTES_MAX && share->offset <= share->bytes)
-               ?: RULE(share->chunk_bytes <= LOCKD_BYTES_MAX)
-               ?: RULE(share->size <= share->bytes - share->offset);
-}
+CHECK(hello,
+      RULE(hello->pid >= 0 && hello->class < GS_CLASS_COUNT)
+      ?: RULE(hello->weight <= GS_WEIGHT_MAX)
+      ?: RULE(hello->priority >= -GS_PRIORITY_MAX && hello->priority <= GS_PRIORITY_MAX))
 
-static const char *check_hello(const void *message)
-{
-    const struct gs_wire_hello *hello = message;
-
-    return RULE(hello->pid >= 0 && hello->class < GS_CLASS_COUNT)
-               ?: RULE(hello->weight <= GS_WEIGHT_MAX)
-               ?: RULE(hello->priority >= -GS_PRIORITY_MAX && hello->priority <= GS_PRIORITY_MAX);
-}
-
-static const char *check_note(const void *message)
-{
-    const struct gs_wire_note *note = message;
-
-    return RULE(note->pid >= 0)
-               ?: RULE(note->kind >= GS_NOTE_UNROUTED && note->kind <= GS_NOTE_OTHER);
-}
+CHECK(note, RULE(note->pid >= 0)
+                ?: RULE(note->kind >= GS_NOTE_UNROUTED && note->kind <= GS_NOTE_OTHER))
 
 static const char *check_kin(const void *message)
 {
@@ -77,82 +71,32 @@ static const char *check_kin(const void *message)
                ?: RULE(kin->ranks <= (hint ? 0 : GS_KIN_RANKS_MOST));
 }
 
-static const char *check_wish(const void *message)
-{
-    const struct gs_wire_wish *wish = message;
+CHECK(wish, RULE((wish->flags & ~GS_WISH_ALL) == 0)
+                ?: RULE(wish->class_number <
+                        ((wish->flags & GS_WISH_CLASS) != 0 ? GS_CLASS_COUNT : 1)))
 
-    return RULE((wish->flags & ~GS_WISH_ALL) == 0)
-               ?: RULE(wish->class_number <
-                       ((wish->flags & GS_WISH_CLASS) != 0 ? GS_CLASS_COUNT : 1));
-}
+CHECK(sees, RULE(sees->count <= GS_SEES_MOST && sees->index < sees->count)
+                ?: RULE(sees->total <= LOCKD_BYTES_MAX))
 
-static const char *check_sees(const void *message)
-{
-    const struct gs_wire_sees *sees = message;
+CHECK(move, RULE(move->step >= GS_MOVE_ASK && move->step <= GS_MOVE_LEFT)
+                ?: RULE(move->code <= 0 && move->zero == 0 && move->pinned <= LOCKD_BYTES_MAX))
 
-    return RULE(sees->count <= GS_SEES_MOST && sees->index < sees->count)
-               ?: RULE(sees->total <= LOCKD_BYTES_MAX);
-}
+CHECK(copy, RULE(copy->bytes != 0 && copy->bytes <= GS_COPY_MOST)
+                ?: RULE(copy->own <= 1 && copy->zero == 0))
 
-static const char *check_move(const void *message)
-{
-    const struct gs_wire_move *move = message;
+CHECK(relocate, RULE(relocate->pid > 0 && relocate->zero == 0))
 
-    return RULE(move->step >= GS_MOVE_ASK && move->step <= GS_MOVE_LEFT)
-               ?: RULE(move->code <= 0 && move->zero == 0 && move->pinned <= LOCKD_BYTES_MAX);
-}
+CHECK(control, RULE(lockd_operation_name(control->op) != NULL ||
+                    lockd_setting_of_op(control->op) != NULL)
+                   ?: RULE(control->pid >= 0))
 
-static const char *check_copy(const void *message)
-{
-    const struct gs_wire_copy *copy = message;
+CHECK(get, RULE(get->pid >= 0 && get->zero == 0))
 
-    return RULE(copy->bytes != 0 && copy->bytes <= GS_COPY_MOST)
-               ?: RULE(copy->own <= 1 && copy->zero == 0);
-}
+CHECK(setting, RULE(setting->name[0] != '\0' && setting->pid >= 0 && setting->zero == 0))
 
-static const char *check_relocate(const void *message)
-{
-    const struct gs_wire_relocate *relocate = message;
+CHECK(account, RULE(account->group[0] != '\0' && account->connected <= account->programs))
 
-    return RULE(relocate->pid > 0 && relocate->zero == 0);
-}
-
-static const char *check_control(const void *message)
-{
-    const struct gs_wire_control *control = message;
-
-    return RULE(lockd_operation_name(control->op) != NULL ||
-                lockd_setting_of_op(control->op) != NULL)
-               ?: RULE(control->pid >= 0);
-}
-
-static const char *check_get(const void *message)
-{
-    const struct gs_wire_get *get = message;
-
-    return RULE(get->pid >= 0 && get->zero == 0);
-}
-
-static const char *check_setting(const void *message)
-{
-    const struct gs_wire_setting *setting = message;
-
-    return RULE(setting->name[0] != '\0' && setting->pid >= 0 && setting->zero == 0);
-}
-
-static const char *check_account(const void *message)
-{
-    const struct gs_wire_account *account = message;
-
-    return RULE(account->group[0] != '\0' && account->connected <= account->programs);
-}
-
-static const char *check_trace(const void *message)
-{
-    const struct gs_wire_trace *trace = message;
-
-    return RULE(trace->duration_ns != 0 && trace->duration_ns <= TRACE_MAX_NS);
-}
+CHECK(trace, RULE(trace->duration_ns != 0 && trace->duration_ns <= TRACE_MAX_NS))
 
 #define TEXTS_MOST 5
 #define TEXT(type, field)                                                                      \

@@ -161,25 +161,15 @@ static void list_word(char *buffer, size_t size, const char *open, const char *w
     snprintf(buffer + at, size - at, "%s%s%s%s", at != 0 ? ", " : "", open, word, close);
 }
 
-static void list_sections(char *buffer, size_t size)
-{
-    const char *last = "";
-
-    for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
-        if (at->section[0] != '\0' && strcmp(at->section, last) != 0)
-            list_word(buffer, size, "[", at->section, "]");
-        last = at->section;
-    }
-    list_word(buffer, size, "[", lockd_setting_find("overcommit")->name, "]");
-}
-
 static int take_value(void *user, const char *section, const char *name, const char *value)
 {
     struct reader *reader = user;
     const struct lockd_setting *setting = lockd_setting_find(name),
                                *class = lockd_setting_find("class"),
                                *overcommit = lockd_setting_find("overcommit");
+    struct lockd_lines *lines = NULL;
     char list[256] = "", hint[64];
+    const char *last = "";
     struct gs_err *err = &reader->err;
 
     if (setting != NULL && setting->scope == LOCKD_SCOPE_PROGRAM)
@@ -192,12 +182,13 @@ static int take_value(void *user, const char *section, const char *name, const c
         return gs_option_value(&option, value, err) == 0 ? 1 : mark_bad(reader);
     }
     if (strcmp(section, class->section) == 0)
-        return lockd_lines_read(&reader->config->classes, section, class, name, value, err) == 0
-                   ? 1
-                   : mark_bad(reader);
-    if (strcmp(section, overcommit->name) == 0)
-        return lockd_lines_read(&reader->config->overcommits, section, overcommit, name, value,
-                                err) == 0
+        lines = &reader->config->classes;
+    else if (strcmp(section, overcommit->name) == 0)
+        lines = &reader->config->overcommits;
+    if (lines != NULL)
+        return lockd_lines_read(lines, section,
+                                lines == &reader->config->classes ? class : overcommit, name,
+                                value, err) == 0
                    ? 1
                    : mark_bad(reader);
     for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
@@ -210,7 +201,12 @@ static int take_value(void *user, const char *section, const char *name, const c
         gs_err_set(err, -EINVAL, "unknown key '%s'; [%s] knows: %s%s", name, section, list,
                    lockd_setting_hint(name, hint, sizeof hint));
     } else {
-        list_sections(list, sizeof list);
+        for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
+            if (at->section[0] != '\0' && strcmp(at->section, last) != 0)
+                list_word(list, sizeof list, "[", at->section, "]");
+            last = at->section;
+        }
+        list_word(list, sizeof list, "[", overcommit->name, "]");
         gs_err_set(err, -EINVAL,
                    section[0] != '\0'
                        ? "unknown section [%s]; the sections are %s"
@@ -345,13 +341,19 @@ static int find_user(const char *name, uid_t *uid, struct gs_err *err)
     return 0;
 }
 
-static int take_line(struct lockd_lines *lines, const char *section, const char *name,
-                     uint64_t value, struct gs_err *err)
+int lockd_lines_read(struct lockd_lines *lines, const char *section,
+                     const struct lockd_setting *setting, const char *name, const char *text,
+                     struct gs_err *err)
 {
-    struct lockd_line new = {.uid = (uid_t)-1, .value = value};
+    struct lockd_line new = {.uid = (uid_t)-1};
+    struct gs_option option = lockd_setting_option(setting, &new.value);
     size_t at = 0;
     int code;
 
+    option.name = name; /* for the message */
+    code = gs_option_value(&option, text, err);
+    if (code != 0)
+        return code;
     if (strlen(name) >= sizeof new.unit)
         return gs_err_set(err, -EINVAL, "%.20s...: the name is longer than %zu bytes", name,
                           sizeof new.unit - 1);
@@ -382,19 +384,6 @@ static size_t find_unit(const char *units, size_t length, const char *unit)
             found = (size_t)(at - units) + 1;
     }
     return found;
-}
-
-int lockd_lines_read(struct lockd_lines *lines, const char *section,
-                     const struct lockd_setting *setting, const char *name, const char *text,
-                     struct gs_err *err)
-{
-    uint64_t value = 0;
-    struct gs_option option = lockd_setting_option(setting, &value);
-    int code;
-
-    option.name = name; /* for the message */
-    code = gs_option_value(&option, text, err);
-    return code != 0 ? code : take_line(lines, section, name, value, err);
 }
 
 /* The line of the innermost unit in the first `length` bytes of a control group's path,

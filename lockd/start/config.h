@@ -19,8 +19,6 @@
 #define LOCKD_LINES      128
 #define LOCKD_LINE_NAMES 96 /* bytes of a unit's name */
 
-struct lockd_setting;
-
 struct lockd_line {
     char unit[LOCKD_LINE_NAMES]; /* "": the line is for a user */
     uid_t uid;
@@ -39,16 +37,6 @@ struct lockd_lines {
 int lockd_lines_read(struct lockd_lines *lines, const char *section,
                      const struct lockd_setting *setting, const char *name, const char *text,
                      struct gs_err *err);
-
-/* The memory beyond the card that the configuration allows the programs of a user or
- * systemd unit. */
-
-struct lockd_config;
-
-/* The bytes for a program of user `uid`; LOCKD_AUTO: the library's choice. units: the path of
- * its control group. The line of the last unit in it counts, else the user's, else the setting
- * `overcommit`. */
-uint64_t lockd_overcommits_of(const struct lockd_config *config, uid_t uid, const char *units);
 
 /* The classes that the configuration gives to the programs of users and systemd units. */
 
@@ -71,6 +59,11 @@ struct lockd_config {
     bool hands_over;   /* memory that leaves a program goes directly to another program */
     gid_t control_gid; /* of control-group; (gid_t)-1: only the owner and root */
 };
+
+/* The bytes beyond the card for a program of user `uid`; LOCKD_AUTO: the library's choice. units:
+ * the path of its control group. The line of the last unit in it counts, else the user's, else the
+ * setting `overcommit`. */
+uint64_t lockd_overcommits_of(const struct lockd_config *config, uid_t uid, const char *units);
 
 /* The number of rows of settings.def that are keys of the file. */
 enum {

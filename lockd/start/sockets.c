@@ -33,13 +33,6 @@
 #define LEAVE_TRIES  10  /* a killed daemon loses its lock before its socket is closed */
 #define TAKE_WAIT_NS 20000000
 
-static void set_address(const char *path, struct sockaddr_un *address)
-{
-    memset(address, 0, sizeof *address);
-    address->sun_family = AF_UNIX;
-    snprintf(address->sun_path, sizeof address->sun_path, "%s", path);
-}
-
 static bool is_served(const char *path)
 {
     GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -153,7 +146,7 @@ static void take_activated_group(struct lockd_sockets *sockets)
 static int bind_socket(struct lockd_spot *spot, gid_t group, struct gs_err *err)
 {
     const mode_t mode = group == (gid_t)-1 ? 0600 : 0660;
-    struct sockaddr_un address;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct stat st;
     mode_t mask;
     int bound;
@@ -169,7 +162,7 @@ static int bind_socket(struct lockd_spot *spot, gid_t group, struct gs_err *err)
     spot->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (spot->listener < 0)
         return gs_err_errno(err, -errno, "socket");
-    set_address(spot->path, &address);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", spot->path);
     mask = umask(0777 & ~mode);
     bound = bind(spot->listener, (struct sockaddr *)&address, sizeof address);
     umask(mask);
@@ -227,7 +220,7 @@ static int take_locks(struct lockd_sockets *sockets, const struct gs_places *pla
 
         *spot = (struct lockd_spot){.listener = -1, .lock_fd = -1};
         memcpy(spot->path, places->path[i], sizeof spot->path);
-        code = gs_place_make(spot->path, &why);
+        code = gs_place_look(spot->path, true, &why);
         code = code != 0 ? code : take_lock(spot, &why);
         if (code == 0) {
             sockets->count++;

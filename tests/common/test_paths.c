@@ -180,17 +180,17 @@ static void socket_folder_open_to_others_is_refused(void **state)
     (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/inner/lockd.sock", folder);
-    assert_int_equal(gs_place_make(path, NULL), 0);
+    assert_int_equal(gs_place_look(path, true, NULL), 0);
     *strrchr(path, '/') = '\0';
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0700);
     assert_int_equal(chmod(path, 0777), 0);
     path[strlen(path)] = '/'; /* ends at "lockd.sock" again */
-    assert_int_equal(gs_place_make(path, NULL), -EPERM);
+    assert_int_equal(gs_place_look(path, true, NULL), -EPERM);
     *strrchr(path, '/') = '\0';
     assert_int_equal(chmod(path, 01777), 0); /* like /tmp: others may write, but not replace */
     path[strlen(path)] = '/';                /* ends at "lockd.sock" again */
-    assert_int_equal(gs_place_make(path, NULL), 0);
+    assert_int_equal(gs_place_look(path, true, NULL), 0);
     *strrchr(path, '/') = '\0';
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(rmdir(folder), 0);
@@ -199,8 +199,8 @@ static void socket_folder_open_to_others_is_refused(void **state)
 static void socket_folder_missing_parent_or_file_fails(void **state)
 {
     (void)state;
-    assert_int_equal(gs_place_make("/nonexistent/deep/lockd.sock", NULL), -ENOENT);
-    assert_int_equal(gs_place_make("/dev/null/lockd.sock", NULL), -ENOTDIR);
+    assert_int_equal(gs_place_look("/nonexistent/deep/lockd.sock", true, NULL), -ENOENT);
+    assert_int_equal(gs_place_look("/dev/null/lockd.sock", true, NULL), -ENOTDIR);
 }
 
 static unsigned count_descriptors(void)

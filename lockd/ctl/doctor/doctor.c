@@ -99,21 +99,17 @@ const char *doctor_tool_find(const char *name, char *buffer, size_t size)
     return buffer;
 }
 
-/* Reads until the end or the time limit. Returns the number of bytes. */
-static size_t read_all(int fd, char *text, size_t size)
+/* Reads until the end or the time limit. */
+static void read_all(int fd, char *text, size_t size)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     size_t got = 0;
     ssize_t more;
 
-    while (got < size - 1 && poll(&ready, 1, PATIENCE_MS) > 0) {
-        more = read(fd, text + got, size - 1 - got);
-        if (more <= 0)
-            break;
+    while (got < size - 1 && poll(&ready, 1, PATIENCE_MS) > 0 &&
+           (more = read(fd, text + got, size - 1 - got)) > 0)
         got += (size_t)more;
-    }
     text[got] = '\0';
-    return got;
 }
 
 int doctor_tool_run(char *const argv[], int stream, char *text, size_t size)

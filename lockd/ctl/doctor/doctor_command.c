@@ -31,7 +31,7 @@ static void look_at_folder(struct doctor *doctor, const char *path, bool only)
     const char *slash = strrchr(path, '/');
     const int length = slash > path ? (int)(slash - path) : 1;
     struct gs_err err = {0};
-    const int code = gs_place_look(path, &err);
+    const int code = gs_place_look(path, false, &err);
 
     if (code == 0)
         doctor_add(doctor, "socket.folder", DOCTOR_OK, NULL, "%.*s: owner and mode are right",
@@ -336,19 +336,14 @@ static int print_json(const struct doctor *doctor)
 /* Our own environment, in the form of /proc/PID/environ. */
 static void look_at_own_environment(struct doctor *doctor)
 {
-    size_t size = 0, at = 0;
-    char *text;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
 
-    for (char **each = environ; *each != NULL; each++)
-        size += strlen(*each) + 1;
-    text = malloc(size + 1);
-    if (text == NULL)
-        return;
-    for (char **each = environ; *each != NULL; each++) {
-        memcpy(text + at, *each, strlen(*each) + 1);
-        at += strlen(*each) + 1;
-    }
-    doctor_environment(doctor, text, size, "this shell");
+    for (char **each = environ; out != NULL && *each != NULL; each++)
+        fwrite(*each, 1, strlen(*each) + 1, out);
+    if (out != NULL && fclose(out) == 0)
+        doctor_environment(doctor, text, size, "this shell");
     free(text);
 }
 

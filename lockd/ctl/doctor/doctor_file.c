@@ -57,7 +57,8 @@ void doctor_libraries(struct doctor *doctor, const char *file)
 {
     char env[] = "env", trace[] = "LD_TRACE_LOADED_OBJECTS=1", loader[] = LOADER, path[4096];
     char *argv[] = {env, trace, loader, path, NULL};
-    char *text = malloc(LIST_MAX), *save = NULL;
+    GS_FREE char *text = malloc(LIST_MAX);
+    char *save = NULL;
 
     /* the loader would search for a name without a slash */
     if (text != NULL &&
@@ -74,7 +75,6 @@ void doctor_libraries(struct doctor *doctor, const char *file)
             say_missing(doctor, file, line + strspn(line, " \t"));
         }
     }
-    free(text);
 }
 
 #define ANSWER_MAX 65536
@@ -86,17 +86,13 @@ static json_t *ask_patcher(char *how, const char *file)
 {
     char program[600], name[4096], json[] = "--json", any[] = "--any", end[] = "--";
     char *argv[] = {program, how, json, any, end, name, NULL};
-    json_t *answer = NULL;
-    char *text;
+    GS_FREE char *text = malloc(ANSWER_MAX);
 
     doctor_tool_find("gpushare-patch", program, sizeof program);
-    if ((size_t)snprintf(name, sizeof name, "%s", file) >= sizeof name)
+    if ((size_t)snprintf(name, sizeof name, "%s", file) >= sizeof name || text == NULL ||
+        doctor_tool_run(argv, STDOUT_FILENO, text, ANSWER_MAX) < 0)
         return NULL;
-    text = malloc(ANSWER_MAX);
-    if (text != NULL && doctor_tool_run(argv, STDOUT_FILENO, text, ANSWER_MAX) >= 0)
-        answer = json_loads(text, 0, NULL);
-    free(text);
-    return answer;
+    return json_loads(text, 0, NULL);
 }
 
 static void say_patched(struct doctor *doctor, const char *name, const json_t *check)
@@ -156,13 +152,13 @@ static void say_unrouted(struct doctor *doctor, const json_t *check, const char 
  * changed for one environment. */
 static void say_link(struct doctor *doctor, const char *path, const char *environment)
 {
-    char *real = realpath(path, NULL), quoted[DOCTOR_QUOTED];
+    GS_FREE char *real = realpath(path, NULL);
+    char quoted[DOCTOR_QUOTED];
 
     doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "prepare the environment",
                "%.200s is not prepared; the Python environment %.200s only links to it",
                real != NULL ? real : path, environment);
     doctor_command(doctor, "gpushare-patch --venv %s", doctor_quote(environment, quoted));
-    free(real);
 }
 
 static void say_unpatched(struct doctor *doctor, const char *path, const char *name)

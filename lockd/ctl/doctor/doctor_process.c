@@ -202,7 +202,7 @@ static void look_at_maps(struct doctor *doctor)
 {
     char path[64], line[4608];
     struct maps maps = {0};
-    FILE *file = fopen(proc_path(doctor, "maps", path, sizeof path), "re");
+    GS_CLOSE_FILE FILE *file = fopen(proc_path(doctor, "maps", path, sizeof path), "re");
 
     if (file == NULL) {
         may_not(doctor, path);
@@ -210,7 +210,6 @@ static void look_at_maps(struct doctor *doctor)
     }
     while (fgets(line, sizeof line, file) != NULL)
         take_line(&maps, line);
-    fclose(file);
     say_library(doctor, &maps);
     say_driver(doctor, &maps);
 }
@@ -220,7 +219,7 @@ static void look_at_maps(struct doctor *doctor)
 static int read_status(const struct doctor *doctor, const char *key)
 {
     char path[64], line[256];
-    FILE *file = fopen(proc_path(doctor, "status", path, sizeof path), "re");
+    GS_CLOSE_FILE FILE *file = fopen(proc_path(doctor, "status", path, sizeof path), "re");
     const size_t length = strlen(key);
     int found = 0;
 
@@ -232,8 +231,6 @@ static int read_status(const struct doctor *doctor, const char *key)
         text += strspn(text, " \t");
         found = *text >= '0' && *text <= '9' ? (int)strtol(text, NULL, 10) : *text;
     }
-    if (file != NULL)
-        fclose(file);
     return found;
 }
 

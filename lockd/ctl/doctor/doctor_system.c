@@ -32,25 +32,16 @@ bool doctor_is_stub(const char *path)
     return strstr(path, "/stubs/") != NULL;
 }
 
-/* Whether the opened library has loaded the driver under its other name. */
-static bool is_door(const struct link_map *map)
-{
-    while (map != NULL && strcmp(basename(map->l_name), GS_DOOR_REAL) != 0)
-        map = map->l_next;
-    return map != NULL;
-}
-
 static void look_at_driver(struct doctor *doctor)
 {
-    FILE *file = fopen("/proc/driver/nvidia/version", "re");
+    GS_CLOSE_FILE FILE *file = fopen("/proc/driver/nvidia/version", "re");
     char line[256] = "";
     void *libcuda;
-    struct link_map *map = NULL;
+    struct link_map *map = NULL, *behind;
 
     if (file != NULL) {
         if (fgets(line, sizeof line, file) != NULL)
             line[strcspn(line, "\n")] = '\0';
-        fclose(file);
         doctor_add(doctor, "driver.kernel", DOCTOR_OK, NULL, "%.200s", line);
     } else {
         doctor_add(
@@ -69,13 +60,18 @@ static void look_at_driver(struct doctor *doctor)
         doctor_command(doctor, "ldconfig -p | grep libcuda");
         return;
     }
-    if (dlinfo(libcuda, RTLD_DI_LINKMAP, &map) == 0 && doctor_is_stub(map->l_name)) {
+    if (dlinfo(libcuda, RTLD_DI_LINKMAP, &map) != 0)
+        map = NULL;
+    behind = map; /* a door has loaded the driver under its other name */
+    while (behind != NULL && strcmp(basename(behind->l_name), GS_DOOR_REAL) != 0)
+        behind = behind->l_next;
+    if (map != NULL && doctor_is_stub(map->l_name)) {
         doctor_add(doctor, "driver.library", DOCTOR_WARN, DOCTOR_STUB_ADVICE,
                    "libcuda.so.1 is %s, the toolkit's stub for linking, in which no call "
                    "works",
                    map->l_name);
         doctor_command(doctor, "%s", DOCTOR_STUB_COMMAND);
-    } else if (map != NULL && is_door(map)) {
+    } else if (behind != NULL) {
         doctor_add(doctor, "driver.door", DOCTOR_OK, NULL,
                    "libcuda.so.1 is gpushare's door, %s: programs share here without being "
                    "prepared",
@@ -267,8 +263,6 @@ void doctor_namespaces(struct doctor *doctor)
         folder, path, folder, path, folder, path);
 }
 
-/* Checks variables of a program that prevent or change sharing. */
-
 /* Checks the configuration files, by running the daemon, and the class that a program's
  * environment names. */
 
@@ -432,27 +426,18 @@ void doctor_environment(struct doctor *doctor, const char *environment, size_t s
  * changes nothing: the interpreter must be prepared as well, and must be restored before
  * the package is removed. */
 
-static bool has_package(const char *folder)
-{
-    char pattern[PATH_MAX + 64];
-    glob_t found = {0};
-    bool has;
-
-    snprintf(pattern, sizeof pattern,
-             "%s/lib/python3*/site-packages/gpushare_patch/__init__.py", folder);
-    has = glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc != 0;
-    globfree(&found);
-    return has;
-}
-
 void doctor_wheel(struct doctor *doctor)
 {
-    char folder[PATH_MAX], python[PATH_MAX + 16], quoted[DOCTOR_QUOTED];
+    char folder[PATH_MAX], python[PATH_MAX + 16], package[PATH_MAX + 64];
+    char quoted[DOCTOR_QUOTED];
     enum doctor_patched patched;
+    glob_t found = {0};
 
     if (!gs_own_environment(folder))
         return;
     snprintf(python, sizeof python, "%s/bin/python3", folder);
+    snprintf(package, sizeof package,
+             "%s/lib/python3*/site-packages/gpushare_patch/__init__.py", folder);
     patched = doctor_patched(python);
     if (patched == DOCTOR_PATCHED) {
         doctor_add(doctor, "wheel.enabled", DOCTOR_OK, NULL,
@@ -464,11 +449,12 @@ void doctor_wheel(struct doctor *doctor)
                    "interpreter does not start",
                    folder);
         doctor_command(doctor, "gpushare-patch --restore %s", doctor_quote(python, quoted));
-    } else if (has_package(folder)) {
+    } else if (glob(package, 0, NULL, &found) == 0) {
         doctor_add(doctor, "wheel.enabled", DOCTOR_WARN,
                    "enable it once, then restart programs that are already running",
                    "gpushare is installed in the Python environment %s, but not enabled there",
                    folder);
         doctor_command(doctor, "%s -m gpushare_patch enable", doctor_quote(python, quoted));
     }
+    globfree(&found);
 }

@@ -234,18 +234,6 @@ static void carry_out(struct top *top)
                  end.count == 1 ? "program" : "programs");
 }
 
-static void take_answer(struct top *top, int key)
-{
-    if (key == 'y' || key == 'Y')
-        carry_out(top);
-    else
-        snprintf(top->message, sizeof top->message, "nothing was done");
-    if (top->pending.pidfd >= 0)
-        close(top->pending.pidfd);
-    top->pending = (struct top_pending){.pidfd = -1};
-    top->mode = TOP_NORMAL;
-}
-
 static void choose_user(struct top *top)
 {
     const struct passwd *entry = getpwnam(top->input);
@@ -290,7 +278,14 @@ bool top_keys_take(struct top *top, int key)
         return true;
     switch (top->mode) {
     case TOP_CONFIRM:
-        take_answer(top, key);
+        if (key == 'y' || key == 'Y')
+            carry_out(top);
+        else
+            snprintf(top->message, sizeof top->message, "nothing was done");
+        if (top->pending.pidfd >= 0)
+            close(top->pending.pidfd);
+        top->pending = (struct top_pending){.pidfd = -1};
+        top->mode = TOP_NORMAL;
         return true;
     case TOP_INPUT:
         take_letter(top, key);
