@@ -7,6 +7,7 @@
  * only the result is looked at. Any thread.
  */
 #include "runtime/calls/freed.h"
+#include "runtime/gate/capture.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/gate/throttle.h"
@@ -69,7 +70,7 @@
                        AS(size_t, e), AS(size_t, c))
 #define REFUSED_COPY(...)    ANY_FREED(COPY_BYTES(__VA_ARGS__), __VA_ARGS__)
 #define REFUSED_SET(...)     ANY_FREED(SET_BYTES(__VA_ARGS__), __VA_ARGS__)
-#define REFUSED_CAPTURE(...) ANY_FREED(0, __VA_ARGS__)
+#define REFUSED_CAPTURE(...) (ANY_FREED(0, __VA_ARGS__) || REFUSED_FILLS(__VA_ARGS__, 0, 0, 0))
 #define REFUSED_LAUNCH(...)  false
 #define REFUSED_WORK(...)    false
 #define REFUSED_EVENT(...)   false
@@ -78,6 +79,33 @@
 /* cuMemMapArrayAsync: only tile pools, which are the driver's own, can be behind arrays */
 #define HANDLES_PICK(a, b, ...)                                                                \
     gs_virtual_is_behind(AS(CUarrayMapInfo_v1 *, a), AS(unsigned, b))
+
+static void look_at_fill(CUgraphNode node, CUgraphNodeType type, void *refused)
+{
+    CUDA_MEMSET_NODE_PARAMS set;
+
+    if (type == CU_GRAPH_NODE_TYPE_MEMSET &&
+        gs_driver.cuGraphMemsetNodeGetParams(node, &set) == CUDA_SUCCESS && gs_freed_set(&set))
+        *(bool *)refused = true;
+}
+
+/* cuGraphInstantiate's kinds: the driver (580) makes nothing of a graph whose fills lie in memory
+ * that was freed, or beside memory. */
+static bool has_refused_fill(CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    bool refused = false;
+
+    if (graph != NULL && gs_driver_load())
+        gs_graph_walk(graph, look_at_fill, &refused);
+    if (refused && params != NULL) {
+        params->hErrNode_out = NULL;
+        params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+    }
+    return refused;
+}
+#define REFUSED_FILLS(a, b, c, ...)                                                            \
+    (HAS(CUgraphExec *, a) &&                                                                  \
+     has_refused_fill(AS(CUgraph, b), AS(CUDA_GRAPH_INSTANTIATE_PARAMS *, c)))
 
 /* A fill in a graph may leave its context to the driver, which takes the memory's (driver_api.def).
  * What is mapped behind ours has none; nor has memory of pools, whose fill the driver refuses. */
@@ -139,7 +167,7 @@ static void bound_work(CUstream stream, unsigned call)
         gs_throttle_bound(&gs_gate_self, stream, (call & GS_CALL_PER_THREAD) != 0);
 }
 
-/* The answer to a copy or a set that is refused. Before the memory the driver looks at the stream:
+/* The answer to a copy or a set that is refused; CUDA_SUCCESS: it is not. Before the memory the driver looks at the stream:
  * the legacy stream disturbs captures, also with no bytes. */
 static CUresult refusal_on(bool per_thread, CUstream stream)
 {
@@ -149,15 +177,22 @@ static CUresult refusal_on(bool per_thread, CUstream stream)
         asked = gs_driver.cuMemsetD8Async(0, 0, 0, CU_STREAM_LEGACY);
     return asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? asked : result;
 }
-#define REFUSAL_COPY(per_thread, ...)         REFUSAL_PICK(per_thread, __VA_ARGS__, 0)
-#define REFUSAL_SET(per_thread, ...)          REFUSAL_PICK(per_thread, __VA_ARGS__, 0)
-#define REFUSAL_CAPTURE(per_thread, ...)      gs_context_refusal()
-#define REFUSAL_LAUNCH                        REFUSAL_CAPTURE
-#define REFUSAL_WORK                          REFUSAL_CAPTURE
-#define REFUSAL_EVENT                         REFUSAL_CAPTURE
-#define REFUSAL_QUERY                         REFUSAL_CAPTURE
-#define REFUSAL_ALLOC                         REFUSAL_CAPTURE
-#define REFUSAL_PICK(per_thread, stream, ...) refusal_on(per_thread, stream)
+
+/* A fill that is captured is recorded whatever its memory is. */
+static CUresult fill_refusal_on(bool per_thread, CUstream stream)
+{
+    return gs_capture_records(stream, per_thread) ? CUDA_SUCCESS
+                                                  : refusal_on(per_thread, stream);
+}
+#define REFUSAL_COPY(per_thread, ...)    refusal_on(per_thread, FIRST(__VA_ARGS__, 0))
+#define REFUSAL_SET(per_thread, ...)     fill_refusal_on(per_thread, FIRST(__VA_ARGS__, 0))
+#define REFUSAL_CAPTURE(per_thread, ...) gs_context_refusal()
+#define REFUSAL_LAUNCH                   REFUSAL_CAPTURE
+#define REFUSAL_WORK                     REFUSAL_CAPTURE
+#define REFUSAL_EVENT                    REFUSAL_CAPTURE
+#define REFUSAL_QUERY                    REFUSAL_CAPTURE
+#define REFUSAL_ALLOC                    REFUSAL_CAPTURE
+#define FIRST(stream, ...)               stream
 
 #define GS_GATE(symbol, base, since, variant, family, stream, params, args)                    \
     CUresult __wrap_##symbol params                                                            \
@@ -165,8 +200,11 @@ static CUresult refusal_on(bool per_thread, CUstream stream)
         unsigned attempt = 0, pass;                                                            \
         CUresult result;                                                                       \
                                                                                                \
-        if (REFUSED_##family args)                                                             \
-            return REFUSAL_##family(sizeof #variant > 1, stream);                              \
+        if (REFUSED_##family args) {                                                           \
+            result = REFUSAL_##family(sizeof #variant > 1, stream);                            \
+            if (result != CUDA_SUCCESS)                                                        \
+                return result;                                                                 \
+        }                                                                                      \
         pass = ENTER(family, stream);                                                          \
         if (__builtin_expect(pass == GS_PASS_REFUSED, 0))                                      \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                   \

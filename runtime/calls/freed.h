@@ -48,6 +48,18 @@ static inline bool gs_freed_side(CUmemorytype type, CUdeviceptr address, uint64_
            (gs_memory_is_refused(address, 0) || gs_memory_is_refused(address + offset, bytes));
 }
 
+/* Rows that go beyond the pitch, which the driver (580) lets pass in mapped memory and in pools only. */
+static inline bool gs_freed_rows(CUmemorytype type, CUdeviceptr address, uint64_t pitch,
+                                 uint64_t end)
+{
+    struct gs_allocation allocation;
+
+    return pitch != 0 && end > pitch &&
+           (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED) &&
+           gs_memory_find(address, &allocation) == GS_MEMORY_LIVE && !allocation.own &&
+           allocation.pool == NULL;
+}
+
 /* a pitch or height of 0 stands for what is copied and what is before it */
 static inline uint64_t gs_freed_step(uint64_t step, uint64_t before, uint64_t copied)
 {
@@ -58,35 +70,40 @@ static inline uint64_t gs_freed_step(uint64_t step, uint64_t before, uint64_t co
     gs_freed_step((copy)->side##Pitch, (copy)->side##XInBytes, (copy)->WidthInBytes)
 #define GS_FREED_HEIGHT(copy, side)                                                            \
     gs_freed_step((copy)->side##Height, (copy)->side##Y, (copy)->Height)
+#define GS_FREED_ROWS(copy, side)                                                              \
+    gs_freed_rows((copy)->side##MemoryType, (copy)->side##Device, (copy)->side##Pitch,         \
+                  (copy)->side##XInBytes + (copy)->WidthInBytes)
 #define GS_FREED_SIDE_2D(copy, side)                                                           \
-    gs_freed_side(                                                                             \
-        (copy)->side##MemoryType, (copy)->side##Device,                                        \
-        (copy)->side##Y *GS_FREED_PITCH(copy, side) + (copy)->side##XInBytes,                  \
-        gs_freed_extent(GS_FREED_PITCH(copy, side), (copy)->WidthInBytes, (copy)->Height))
+    GS_FREED_ROWS(copy, side) ||                                                               \
+        gs_freed_side(                                                                         \
+            (copy)->side##MemoryType, (copy)->side##Device,                                    \
+            (copy)->side##Y *GS_FREED_PITCH(copy, side) + (copy)->side##XInBytes,              \
+            gs_freed_extent(GS_FREED_PITCH(copy, side), (copy)->WidthInBytes, (copy)->Height))
 #define GS_FREED_SIDE_3D(copy, side)                                                           \
-    gs_freed_side((copy)->side##MemoryType, (copy)->side##Device,                              \
-                  ((copy)->side##Z * GS_FREED_HEIGHT(copy, side) + (copy)->side##Y) *          \
-                          GS_FREED_PITCH(copy, side) +                                         \
-                      (copy)->side##XInBytes,                                                  \
-                  gs_freed_extent(GS_FREED_PITCH(copy, side), (copy)->WidthInBytes,            \
-                                  gs_freed_extent(GS_FREED_HEIGHT(copy, side), (copy)->Height, \
-                                                  (copy)->Depth)))
+    GS_FREED_ROWS(copy, side) ||                                                               \
+        gs_freed_side((copy)->side##MemoryType, (copy)->side##Device,                          \
+                      ((copy)->side##Z * GS_FREED_HEIGHT(copy, side) + (copy)->side##Y) *      \
+                              GS_FREED_PITCH(copy, side) +                                     \
+                          (copy)->side##XInBytes,                                              \
+                      gs_freed_extent(GS_FREED_PITCH(copy, side), (copy)->WidthInBytes,        \
+                                      gs_freed_extent(GS_FREED_HEIGHT(copy, side),             \
+                                                      (copy)->Height, (copy)->Depth)))
 
 static inline bool gs_freed_2d(const CUDA_MEMCPY2D_v2 *copy)
 {
-    return copy != NULL && copy->WidthInBytes != 0 &&
+    return copy != NULL && copy->WidthInBytes != 0 && copy->Height != 0 &&
            (GS_FREED_SIDE_2D(copy, src) || GS_FREED_SIDE_2D(copy, dst));
 }
 
 static inline bool gs_freed_3d(const CUDA_MEMCPY3D_v2 *copy)
 {
-    return copy != NULL && copy->WidthInBytes != 0 &&
+    return copy != NULL && copy->WidthInBytes != 0 && copy->Height != 0 && copy->Depth != 0 &&
            (GS_FREED_SIDE_3D(copy, src) || GS_FREED_SIDE_3D(copy, dst));
 }
 
 static inline bool gs_freed_3d_peer(const CUDA_MEMCPY3D_PEER_v1 *copy)
 {
-    return copy != NULL && copy->WidthInBytes != 0 &&
+    return copy != NULL && copy->WidthInBytes != 0 && copy->Height != 0 && copy->Depth != 0 &&
            (GS_FREED_SIDE_3D(copy, src) || GS_FREED_SIDE_3D(copy, dst));
 }
 

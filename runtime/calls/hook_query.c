@@ -80,13 +80,17 @@ CUresult __wrap_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdev
     result = gs_context_refusal(); /* what the driver looks at first */
     if (result != CUDA_ERROR_INVALID_VALUE)
         return result;
-    if (found == GS_MEMORY_HOLE || allocation.without_access)
-        return CUDA_ERROR_NOT_FOUND;
+    if (found == GS_MEMORY_HOLE || allocation.without_access) {
+        allocation = (struct gs_allocation){0}; /* what the driver (580) gives then */
+        result = CUDA_ERROR_NOT_FOUND;
+    } else {
+        result = CUDA_SUCCESS;
+    }
     if (pbase != NULL)
         *pbase = allocation.base;
     if (psize != NULL)
         *psize = allocation.bytes;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 static CUresult put_value(void *data, const void *value, size_t bytes)

@@ -42,8 +42,7 @@ CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
 
     if (bytes == 0)
         return gs_driver.cuMemMap(address, bytes, offset, handle, flags);
-    taken = GS_WITH_MEMORY(gs_range_overlaps(address, bytes) ||
-                           gs_foreign_overlaps(address, bytes));
+    taken = GS_WITH_MEMORY(gs_range_overlaps(address, bytes));
     if (taken)
         return CUDA_ERROR_INVALID_VALUE;
     foreign = new_foreign(address, bytes, NULL);
@@ -57,38 +56,30 @@ CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     return result;
 }
 
-/* Maps the parts of chunks between these offsets, chunk by chunk; all or nothing. */
-static CUresult map_chunks(CUdeviceptr address, uint64_t bytes, uint64_t offset,
-                           const struct gs_range *range)
+/* all chunks or nothing */
+static CUresult map_chunks(CUdeviceptr address, const struct gs_range *range)
 {
     CUresult result = CUDA_SUCCESS;
     uint64_t done = 0;
 
-    while (done < bytes && result == CUDA_SUCCESS) {
-        const uint32_t chunk = (uint32_t)((offset + done) / range->chunk_bytes);
-        const uint64_t from = offset + done - chunk * range->chunk_bytes;
-        const uint64_t left = gs_range_chunk_bytes(range, chunk) - from;
-        const uint64_t piece = left < bytes - done ? left : bytes - done;
-
-        result =
-            gs_driver.cuMemMap(address + done, piece, from, range->chunks[chunk].handle, 0);
-        done += result == CUDA_SUCCESS ? piece : 0;
+    for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++) {
+        result = gs_driver.cuMemMap(address + done, gs_range_chunk_bytes(range, i), 0,
+                                    range->chunks[i].handle, 0);
+        done += result == CUDA_SUCCESS ? gs_range_chunk_bytes(range, i) : 0;
     }
     if (result != CUDA_SUCCESS && done != 0)
         gs_driver.cuMemUnmap(address, done);
     return result;
 }
 
-CUresult gs_foreign_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset,
-                             struct gs_range *range)
+CUresult gs_foreign_map_ours(CUdeviceptr address, struct gs_range *range)
 {
-    struct gs_foreign *foreign = new_foreign(address, bytes, range);
+    struct gs_foreign *foreign = new_foreign(address, range->reserved, range);
     CUresult result = foreign != NULL ? gs_virtual_pin(range) : CUDA_ERROR_OUT_OF_MEMORY;
 
     if (result == CUDA_SUCCESS)
-        result = map_chunks(address, bytes, offset, range);
+        result = map_chunks(address, range);
     if (result == CUDA_SUCCESS) {
-        foreign->offset = offset;
         GS_WITH_MEMORY(gs_range_tree_insert(&tree, &foreign->node));
         return result;
     }
@@ -127,13 +118,13 @@ CUresult gs_foreign_unmap(CUdeviceptr address, uint64_t bytes)
     return result;
 }
 
-static void note_access(CUdeviceptr address)
+static void note_access(CUdeviceptr address, const CUmemAccessDesc *access, size_t count)
 {
     GS_HOLD_MEMORY;
     struct gs_foreign *foreign = (struct gs_foreign *)gs_range_tree_find(&tree, address);
 
-    if (foreign != NULL)
-        foreign->accessible = true;
+    for (size_t i = 0; foreign != NULL && i < count; i++)
+        foreign->accessible = access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
 CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
@@ -147,7 +138,7 @@ CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
          address = found.base + found.size) {
         result = gs_driver.cuMemSetAccess(found.base, found.size, access, count);
         if (result == CUDA_SUCCESS)
-            note_access(found.base);
+            note_access(found.base, access, count);
     }
     return result;
 }
@@ -195,7 +186,7 @@ struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint6
     if (range != NULL) {
         const struct gs_range_tree_node *node = foreign != NULL ? &foreign->node : &range->node;
 
-        *offset = address - node->base + (foreign != NULL ? foreign->offset : 0);
+        *offset = address - node->base;
         *left = node->base + node->size - address;
         range->own->aliases++;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * foreign_mapping.h: mappings in the program's reservations that the driver makes itself. They
- * are of the driver's own handles (imported, or of the host), or second and partial mappings of
- * ours, whose memory is then pinned.
+ * are of the driver's own handles (imported, or of the host), or second mappings of ours,
+ * whose memory is then pinned.
  */
 #pragma once
 
@@ -11,7 +11,6 @@
 struct gs_foreign {
     struct gs_range_tree_node node;
     struct gs_range *of; /* the range, which stays as long; NULL: of the driver's own handle */
-    uint64_t offset;     /* in the range */
     bool accessible;     /* the program can reach it */
 };
 
@@ -20,11 +19,10 @@ struct gs_foreign {
 CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                         CUmemGenericAllocationHandle handle, unsigned long long flags);
 
-/* Maps bytes from offset on of a range of the program's own. The range is held
+/* Maps a range of the program's own a second time. The range is held
  * (gs_virtual_hold); the mapping takes it over, or drops it. The program may map there, and has
  * nothing else there. Any thread. */
-CUresult gs_foreign_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset,
-                             struct gs_range *range);
+CUresult gs_foreign_map_ours(CUdeviceptr address, struct gs_range *range);
 
 /* Unmaps the mappings between these addresses, which contain whole mappings only; leaves all
  * others alone. Any thread. */

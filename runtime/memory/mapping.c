@@ -83,24 +83,28 @@ static CUresult map_resident(struct gs_range *range)
     return result;
 }
 
-/* under the lock: true for whole pages of a reservation with nothing mapped there */
+/* under the lock: true for whole pages of reservations with nothing mapped there */
 static bool may_map(CUdeviceptr address, uint64_t bytes, uint64_t granule)
 {
-    const struct gs_range_tree_node *node = gs_range_tree_find(&reservations, address);
+    const CUdeviceptr end = address + bytes;
+    const struct gs_range_tree_node *node;
 
-    return bytes != 0 && bytes % granule == 0 && address % granule == 0 && node != NULL &&
-           bytes <= node->base + node->size - address && !gs_range_overlaps(address, bytes) &&
-           !gs_foreign_overlaps(address, bytes);
+    if (bytes == 0 || bytes % granule != 0 || address % granule != 0 || end < address ||
+        gs_range_overlaps(address, bytes) || gs_foreign_overlaps(address, bytes))
+        return false;
+    while (address < end && (node = gs_range_tree_find(&reservations, address)) != NULL)
+        address = node->base + node->size;
+    return address >= end;
 }
 
-/* under the lock; foreign: the driver makes the mapping itself */
+/* Under the lock. foreign: the driver makes the mapping itself. The driver (580) maps no part of
+ * what a handle stands for. */
 static CUresult note_mapping(struct gs_range *range, CUdeviceptr address, uint64_t bytes,
                              uint64_t offset, bool *foreign)
 {
-    *foreign = range->own->mapped || offset != 0 || bytes != range->reserved;
-    if (offset % range->device->granule != 0 || bytes % range->device->granule != 0 ||
-        offset > range->reserved || bytes > range->reserved - offset)
-        return CUDA_ERROR_NOT_SUPPORTED; /* as the driver (580) says */
+    *foreign = range->own->mapped;
+    if (bytes != 0 && (offset != 0 || bytes != range->reserved))
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (!may_map(address, bytes, range->device->granule))
         return CUDA_ERROR_INVALID_VALUE;
     if (!*foreign) {
@@ -134,7 +138,7 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     }
     gs_virtual_end(range);
     if (result == CUDA_SUCCESS && foreign)
-        return gs_foreign_map_ours(address, bytes, offset, range);
+        return gs_foreign_map_ours(address, range);
     gs_virtual_drop(range);
     return result;
 }

@@ -291,6 +291,14 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
     return allocate_range(&need, address);
 }
 
+static bool has_access(const struct gs_virtual *own)
+{
+    for (unsigned i = 0; i < own->access_count; i++)
+        if (own->access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            return true;
+    return false;
+}
+
 enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation)
 {
     enum gs_memory_found found = GS_MEMORY_FOREIGN;
@@ -324,7 +332,7 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
                                    .over = range->over != 0,
                                    .own = range->own != NULL};
         if (range->own != NULL) {
-            allocation->without_access = !range->own->accessible;
+            allocation->without_access = !has_access(range->own);
             allocation->handle_types = range->own->prop.requestedHandleTypes;
         }
         if (range->slab != NULL &&

@@ -31,7 +31,7 @@ struct gs_allocation {
     bool opened;       /* another process's (openings.h) */
     bool over;         /* some of it lies beyond the card (range/over.h) */
     bool own; /* the program's own VMM memory: base and bytes are those of its mapping */
-    bool without_access;   /* own, and the program has not set any access yet */
+    bool without_access;   /* own, and no device has access */
     unsigned handle_types; /* own: for which it was made exportable */
 };
 

@@ -279,18 +279,12 @@ static void collect_words(struct addresses *all, const uint64_t *words, unsigned
         drop_doubles(all);
 }
 
-static void add_graph(struct addresses *all, CUgraph graph, unsigned depth);
-
-static void add_node(struct addresses *all, CUgraphNode node, unsigned depth)
+static void add_node(CUgraphNode node, CUgraphNodeType type, void *all)
 {
     uint64_t words[LAUNCH_WORDS];
     CUDA_KERNEL_NODE_PARAMS_v2 kernel;
     CUDA_MEMSET_NODE_PARAMS set;
-    CUgraphNodeType type;
-    CUgraph child;
 
-    if (gs_driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
-        return;
     if (type == CU_GRAPH_NODE_TYPE_KERNEL &&
         gs_driver.cuGraphKernelNodeGetParams_v2(node, &kernel) == CUDA_SUCCESS) {
         const CUfunction function = kernel.func != NULL ? kernel.func : (CUfunction)kernel.kern;
@@ -300,15 +294,14 @@ static void add_node(struct addresses *all, CUgraphNode node, unsigned depth)
                gs_driver.cuGraphMemsetNodeGetParams(node, &set) == CUDA_SUCCESS) {
         words[0] = set.dst;
         collect_words(all, words, 1);
-    } else if (type == CU_GRAPH_NODE_TYPE_GRAPH && depth < DEPTH_MOST &&
-               gs_driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
-        add_graph(all, child, depth + 1);
     }
 }
 
-static void add_graph(struct addresses *all, CUgraph graph, unsigned depth)
+static void walk_graph(CUgraph graph, gs_graph_visit *visit, void *context, unsigned depth)
 {
+    CUgraphNodeType type;
     CUgraphNode *nodes;
+    CUgraph child;
     size_t count = 0;
 
     if (gs_driver.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0 ||
@@ -316,9 +309,22 @@ static void add_graph(struct addresses *all, CUgraph graph, unsigned depth)
         return;
     nodes = calloc(count, sizeof(CUgraphNode));
     if (nodes != NULL && gs_driver.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS)
-        for (size_t i = 0; i < count; i++)
-            add_node(all, nodes[i], depth);
+        for (size_t i = 0; i < count; i++) {
+            if (gs_driver.cuGraphNodeGetType(nodes[i], &type) != CUDA_SUCCESS)
+                continue;
+            visit(nodes[i], type, context);
+            if (type == CU_GRAPH_NODE_TYPE_GRAPH && depth < DEPTH_MOST &&
+                gs_driver.cuGraphChildGraphNodeGetGraph(nodes[i], &child) == CUDA_SUCCESS)
+                walk_graph(child, visit, context, depth + 1);
+        }
     free(nodes);
+}
+
+void gs_graph_walk(CUgraph graph, gs_graph_visit *visit, void *context)
+{
+    GS_KEEP_ERRNO;
+
+    walk_graph(graph, visit, context, 1);
 }
 
 /* Under the lock; NULL: it is not known. */
@@ -369,7 +375,7 @@ void gs_graph_uses_made(CUgraphExec exec, CUgraph graph)
         return;
     all->count = 0;
     all->full = false;
-    add_graph(all, graph, 1);
+    gs_graph_walk(graph, add_node, all);
     drop_doubles(all);
     words = malloc((all->count + 1) * sizeof *words);
     if (words != NULL) {

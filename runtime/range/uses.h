@@ -34,6 +34,10 @@ void gs_uses_anchor(bool anew);
 /* A window has ended: forgets addresses that no launch in it had. Client thread. */
 void gs_uses_age(void);
 
+/* Calls visit() for the nodes of the graph, and for those of graphs inside it. Any thread. */
+typedef void gs_graph_visit(CUgraphNode node, CUgraphNodeType type, void *context);
+void gs_graph_walk(CUgraph graph, gs_graph_visit *visit, void *context);
+
 /* What the launches of graphs use: their kernels' parameters are looked at when an executable
  * graph is made, its launches are counted. A graph that was made while nothing lay beyond the card
  * is not known. */

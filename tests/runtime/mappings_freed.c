@@ -160,6 +160,71 @@ static void fill_nodes_of_any_kind(CUdeviceptr freed, CUdeviceptr good)
     OK(cuGraphDestroy(graph));
 }
 
+/* A fill that is captured is recorded wherever it is; its graph cannot be used (asked on an H200). */
+static void capture_fill(CUdeviceptr address, size_t bytes)
+{
+    CUDA_GRAPH_INSTANTIATE_PARAMS params = {0};
+    CUgraph graph = NULL, around;
+    CUgraphExec exec;
+    CUgraphNode node;
+    CUstream stream;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuMemsetD8Async(address, 1, bytes, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    GIVES(cuGraphInstantiate(&exec, graph, 0), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuGraphInstantiateWithParams(&exec, graph, &params), CUDA_ERROR_INVALID_VALUE);
+    CHECK(params.result_out == CUDA_GRAPH_INSTANTIATE_ERROR);
+    OK(cuGraphCreate(&around, 0));
+    OK(cuGraphAddChildGraphNode(&node, around, NULL, 0, graph));
+    GIVES(cuGraphInstantiate(&exec, around, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphDestroy(graph));
+    OK(cuGraphDestroy(around));
+    OK(cuStreamDestroy(stream));
+}
+
+/* memory that is freed after the node was added, and before the graph is made ready */
+static void free_below_node(size_t bytes, CUcontext context)
+{
+    CUDA_MEMSET_NODE_PARAMS set = {.elementSize = 1, .width = 16, .height = 1};
+    CUgraphExec exec;
+    CUgraphNode node;
+    CUgraph graph;
+
+    OK(cuMemAlloc(&set.dst, bytes));
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, context));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuMemFree(set.dst));
+    GIVES(cuGraphInstantiate(&exec, graph, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphDestroy(graph));
+}
+
+/* rows beyond the pitch: the driver lets them pass in mapped memory and in pools (asked on an H200) */
+static void copy_beyond_pitch(CUdeviceptr good)
+{
+    char host[256];
+    CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = good,
+                          .srcXInBytes = 6,
+                          .srcPitch = 67,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = host,
+                          .dstPitch = 128,
+                          .WidthInBytes = 63,
+                          .Height = 2};
+
+    GIVES(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
+    copy.srcXInBytes = 4;
+    OK(cuMemcpy2D(&copy));
+    copy.srcXInBytes = 6;
+    OK(cuMemAllocAsync(&copy.srcDevice, GRANULE, NULL));
+    OK(cuMemcpy2D(&copy));
+    OK(cuMemFreeAsync(copy.srcDevice, NULL));
+}
+
 /* copies with a shape, lists of copies, and nodes */
 void mappings_case_freed(void)
 {
@@ -177,7 +242,13 @@ void mappings_case_freed(void)
         fill_nodes_of_any_kind(freed, good);
         refuse_beside_capture(freed, false);
         refuse_beside_capture(freed, true);
+        capture_fill(freed, 16);
+        free_below_node(bytes, context);
+        OK(cuMemAlloc(&freed, bytes));
+        capture_fill(freed, bytes + 8);
+        OK(cuMemFree(freed));
     }
+    copy_beyond_pitch(good);
     fill_nodes_of_pool(context);
     OK(cuCtxSynchronize());
 }

@@ -117,9 +117,9 @@ void mappings_case_multicast_address(void)
           CUDA_ERROR_INVALID_VALUE);
     expect_bound(object, memory, total, 30 * GRANULE, 36 * GRANULE);
     OK(cuMulticastUnbind(object, 0, 0, 36 * GRANULE));
-    again = reserve_addresses(40 * GRANULE);
-    OK(cuMemMap(again, 40 * GRANULE, 28 * GRANULE, memory, 0));
-    OK(cuMulticastBindAddr(object, 0, again + GRANULE, 36 * GRANULE, 0));
+    again = reserve_addresses(total);
+    OK(cuMemMap(again, total, 0, memory, 0));
+    OK(cuMulticastBindAddr(object, 0, again + 29 * GRANULE, 36 * GRANULE, 0));
     expect_bound(object, memory, total, 29 * GRANULE, 36 * GRANULE);
     OK(cuMulticastUnbind(object, 0, 0, 36 * GRANULE));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));

@@ -329,21 +329,18 @@ static CUresult memory_info(const struct sim_context *context, size_t *free_byte
 static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
     const struct sim_range *range = sim_ranges_find(&sim_allocations, address);
+    const bool asked = base || size;
 
-    if (!base && !size)
-        return CUDA_ERROR_INVALID_VALUE;
     if (!range && sim_ranges_find(&sim_reservations, address)) {
         const struct sim_mapping *mapping =
             (struct sim_mapping *)sim_ranges_find(&sim_mappings, address);
         range = mapping && mapping->access ? &mapping->range : NULL;
     }
-    if (!range)
-        return CUDA_ERROR_NOT_FOUND;
     if (base)
-        *base = range->start;
+        *base = range ? range->start : 0;
     if (size)
-        *size = range->size;
-    return CUDA_SUCCESS;
+        *size = range ? range->size : 0;
+    return range || !asked ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 SIM_API(cuMemAlloc_v2, (CUdeviceptr * pointer, size_t size), SIM_CTX | SIM_UNSAFE,

@@ -181,6 +181,10 @@ static CUresult box_side(CUmemorytype type, const void *host, CUdeviceptr device
     else
         return type == CU_MEMORYTYPE_ARRAY ? CUDA_ERROR_NOT_SUPPORTED
                                            : CUDA_ERROR_INVALID_VALUE;
+    if (*pitch && box->WidthInBytes + x > *pitch && box->WidthInBytes && box->Height &&
+        box->Depth && type != CU_MEMORYTYPE_HOST && sim_allocation_find(device) &&
+        !sim_allocation_find(device)->pool)
+        return CUDA_ERROR_INVALID_VALUE; /* as a real driver (580); any pitch does elsewhere */
     if (!*pitch)
         *pitch = box->WidthInBytes + x;
     if (!*height)

@@ -79,8 +79,11 @@ static CUresult list_fill(struct exec_list *list, const struct sim_graph *graph)
             CUresult result = CUDA_SUCCESS;
             if (node->child)
                 result = list_fill(list, node->child);
-            else if (node->op)
-                result = list_append(list, node);
+            else if (node->op) {
+                if (node->op->type == CU_GRAPH_NODE_TYPE_MEMSET)
+                    result = sim_memset_check(node->op);
+                result = result ? result : list_append(list, node);
+            }
             if (result)
                 return result;
             node->mark = mark;
@@ -229,8 +232,10 @@ static CUresult exec_update(CUgraphExec handle, CUgraph graph_handle,
     if (!exec || !graph)
         return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = list_new(graph, &list);
+    if (why && result)
+        *why = CU_GRAPH_EXEC_UPDATE_ERROR;
     if (result)
-        return result;
+        return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     bool same = list->count == exec->list->count;
     for (size_t i = 0; same && i < list->count; i++)
         same = list->op[i]->type == exec->list->op[i]->type;

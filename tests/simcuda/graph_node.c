@@ -59,7 +59,13 @@ static CUresult copy_op(const CUDA_MEMCPY3D *box, struct sim_op **op)
 
 static CUresult memset_op(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_op **op)
 {
-    return set ? sim_memset_op(set, op) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result = set ? sim_memset_op(set, op) : CUDA_ERROR_INVALID_VALUE;
+
+    if (!result && *op && (result = sim_memset_check(*op))) {
+        sim_op_put(*op);
+        *op = NULL;
+    }
+    return result;
 }
 
 /* A real driver (580) takes the context of the memory in place of NULL; mapped memory has none, nor
@@ -394,6 +400,10 @@ SIM_API(cuGraphMemsetNodeGetParams, (CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *
         memset_get(node, set))
 SIM_API(cuGraphHostNodeGetParams, (CUgraphNode node, CUDA_HOST_NODE_PARAMS *host), SIM_INIT,
         host_get(node, host))
+SIM_API(cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph *graph), SIM_INIT,
+        sim_node_of(node) && sim_node_of(node)->child && graph
+            ? (*graph = (CUgraph)sim_node_of(node)->child, CUDA_SUCCESS)
+            : CUDA_ERROR_INVALID_VALUE)
 SIM_API(cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType *type), SIM_INIT,
         type_get(node, type))
 SIM_API(cuGraphGetNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count), SIM_INIT,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * memset.c: owns the cuMemsetD* calls: lines and rectangles of 1, 2 and 4 byte values.
- * Invariants: the range is checked when submitted; none of the calls is waited for by the host,
+ * Invariants: the range is checked when submitted, or when a graph is made ready; none of the calls is waited for by the host,
  * as on a card. Threads: calls under sim.lock; the writing is done on workers.
  */
 #include <string.h>
@@ -11,6 +11,7 @@
 struct memset_op {
     struct sim_op op;
     CUDA_MEMSET_NODE_PARAMS set;
+    size_t span;
 };
 
 static CUresult memset_run(const struct sim_op *op, struct sim_context *context)
@@ -49,14 +50,12 @@ CUresult sim_memset_op(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_op **out)
         __builtin_mul_overflow(set->height - 1, set->pitch, &span) ||
         __builtin_add_overflow(span, width, &span))
         return CUDA_ERROR_INVALID_VALUE;
-    if (sim_space_of(set->dst) == SIM_SPACE_PAGEABLE ||
-        sim_memory_check(set->dst, span, true) != CUDA_SUCCESS)
-        return CUDA_ERROR_INVALID_VALUE;
     struct memset_op *op = (struct memset_op *)sim_op_new(
         sizeof *op, "memset", CU_GRAPH_NODE_TYPE_MEMSET, memset_run);
     if (!op)
         return CUDA_ERROR_OUT_OF_MEMORY;
     op->set = *set;
+    op->span = span;
     *out = &op->op;
     return CUDA_SUCCESS;
 }
@@ -64,6 +63,15 @@ CUresult sim_memset_op(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_op **out)
 void sim_memset_params(const struct sim_op *op, CUDA_MEMSET_NODE_PARAMS *set)
 {
     *set = ((const struct memset_op *)op)->set;
+}
+
+CUresult sim_memset_check(const struct sim_op *op)
+{
+    const CUdeviceptr at = ((const struct memset_op *)op)->set.dst;
+
+    return sim_space_of(at) == SIM_SPACE_PAGEABLE
+               ? CUDA_ERROR_INVALID_VALUE
+               : sim_memory_check(at, ((const struct memset_op *)op)->span, true);
 }
 
 static CUresult set_box(struct sim_call *call, struct sim_stream *stream, CUdeviceptr to,
@@ -81,6 +89,10 @@ static CUresult set_box(struct sim_call *call, struct sim_stream *stream, CUdevi
     CUresult result = stream ? sim_capture_check_submit(stream) : call->result;
     if (!result)
         result = sim_memset_op(&set, &op);
+    if (!result && op && !stream->capture) /* a real driver (580) records any fill */
+        result = sim_memset_check(op);
+    if (result)
+        sim_op_put(op);
     return result || !op ? result : sim_submit(call, stream, op);
 }
 

@@ -88,8 +88,9 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
 
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        return context || pool ? put_value(data, &context, sizeof(CUcontext))
-                               : CUDA_ERROR_INVALID_VALUE;
+        return context || pool || subject->mapping
+                   ? put_value(data, &context, sizeof(CUcontext))
+                   : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return put_number(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:

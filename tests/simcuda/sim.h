@@ -397,6 +397,7 @@ CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **op,
 CUresult sim_copy_node_op(const struct sim_copy *copy, struct sim_op **op);
 CUresult sim_copy_from_3d(const CUDA_MEMCPY3D *box, struct sim_copy *copy);
 CUresult sim_memset_op(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_op **op);
+CUresult sim_memset_check(const struct sim_op *op); /* whether its memory is there */
 struct sim_op *sim_host_op(CUhostFn function, void *data);
 CUresult sim_launch_op(struct sim_context *context, const CUDA_KERNEL_NODE_PARAMS_v2 *launch,
                        struct sim_op **op);

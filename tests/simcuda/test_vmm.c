@@ -26,15 +26,15 @@ static void vmm_rules(void)
     const size_t before = kit_memory_left();
     OK(cuMemCreate(&handle, 4 * MIB, &kit_prop, 0));
     CHECK(kit_memory_left() == before - 4 * MIB);
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + MIB, 2 * MIB, 0, handle, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + MIB, 4 * MIB, 0, handle, 0));
     GIVES(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(address, 6 * MIB, 0, handle, 0));
     /* behind the reservation; the other one may begin right there */
     GIVES(CUDA_ERROR_INVALID_VALUE,
-          cuMemMap(address + (aligned == address + 8 * MIB ? 10 : 8) * MIB, 2 * MIB, 0, handle,
+          cuMemMap(address + (aligned == address + 8 * MIB ? 10 : 8) * MIB, 4 * MIB, 0, handle,
                    0));
     GIVES(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0));
     OK(cuMemMap(address, 4 * MIB, 0, handle, 0));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 2 * MIB, 2 * MIB, 0, handle, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 2 * MIB, 4 * MIB, 0, handle, 0));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(address, 1, 4)); /* no access so far */
     OK(cuMemSetAccess(address, 4 * MIB, &kit_access, 1));
     CHECK(kit_all_bytes(address, 4 * MIB, 0xD5));
@@ -68,15 +68,15 @@ static void vmm_moves(void)
     kit_context();
     address = kit_vmm(4 * MIB, &first);
     OK(cuMemsetD32(address, 0x01020304, MIB));
-    OK(cuMemAddressReserve(&alias, 2 * MIB, 0, 0, 0));
-    OK(cuMemMap(alias, 2 * MIB, 2 * MIB, first, 0)); /* the same memory twice */
-    OK(cuMemSetAccess(alias, 2 * MIB, &kit_access, 1));
-    OK(cuMemsetD8(alias, 9, 2 * MIB));
-    CHECK(kit_all_bytes(address + 2 * MIB, 2 * MIB, 9));
+    OK(cuMemAddressReserve(&alias, 4 * MIB, 0, 0, 0));
+    OK(cuMemMap(alias, 4 * MIB, 0, first, 0)); /* the same memory twice */
+    OK(cuMemSetAccess(alias, 4 * MIB, &kit_access, 1));
+    OK(cuMemsetD8(alias, 9, 4 * MIB));
+    CHECK(kit_all_bytes(address, 4 * MIB, 9));
     read_only.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
-    OK(cuMemSetAccess(alias, 2 * MIB, &read_only, 1));
+    OK(cuMemSetAccess(alias, 4 * MIB, &read_only, 1));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(alias, 1, 1));
-    CHECK(kit_all_bytes(alias, 2 * MIB, 9));
+    CHECK(kit_all_bytes(alias, 4 * MIB, 9));
     OK(cuMemGetAccess(&flags, &kit_access.location, alias));
     CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READ);
     OK(cuMemGetAllocationPropertiesFromHandle(&prop, first));

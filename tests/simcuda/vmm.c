@@ -167,14 +167,16 @@ static CUresult map_physical(CUdeviceptr start, size_t size, size_t offset,
 
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    if (physical && (!page_multiple(offset) || !page_multiple(size) ||
-                     offset > physical->size || size > physical->size - offset))
+    if (physical && size && (offset || size != physical->size))
         return CUDA_ERROR_NOT_SUPPORTED; /* as a real driver (580) says */
     if (!range_valid(start, size))
         return CUDA_ERROR_INVALID_VALUE;
-    const struct sim_range *reservation = sim_ranges_find(&sim_reservations, start);
-    if (!reservation || size > reservation->start + reservation->size - start)
-        return CUDA_ERROR_INVALID_VALUE;
+    for (CUdeviceptr at = start; at < start + size;) { /* reservations side by side will do */
+        const struct sim_range *reservation = sim_ranges_find(&sim_reservations, at);
+        if (!reservation)
+            return CUDA_ERROR_INVALID_VALUE;
+        at = reservation->start + reservation->size;
+    }
     if (sim_ranges_overlap(&sim_mappings, start, size))
         return CUDA_ERROR_INVALID_VALUE;
     return physical ? sim_map(start, size, physical, offset, NULL)
