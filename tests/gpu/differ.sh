@@ -5,8 +5,8 @@
 # ways: plain, with calls of the CUDA runtime, with threads, with faults, and while everything is moved out every 20 ms; each gets its part of the time. Then what Python libraries
 # ask (library_answers.py). Prints a table of the kinds of differences a way. Exit status: 1 if any is not in differences.txt.
 #
-#   GS_DIFFER_JOBS   sequences at a time (default 4; more take turns on the card)
-#   GS_DIFFER_OPERATIONS   of a sequence (default 300; with faults, a third)
+#   GS_DIFFER_JOBS   sequences at a time (default 8; more take turns on the card)
+#   GS_DIFFER_OPERATIONS   of a sequence (default 1500, since a context costs as much as 500 of them; with faults, a fifteenth)
 #   GS_CUDART        the CUDA runtime (default: the toolkit's, or that of Python's packages)
 #   GS_DIFFER_ALARM   seconds after which an operation hangs (default 20)
 #   GS_DIFFER_LIBRARIES   no: without the libraries
@@ -36,25 +36,25 @@ find_runtime() {
     done
 }
 
-way() { # NAME FIRST OPTIONS...
-    local name=$1 begin=$2
-    shift 2
+way() { # NAME PARTS FIRST OPTIONS...: so many eighths of the time
+    local name=$1 parts=$2 begin=$3
+    shift 3
     echo "== $name"
     # shellcheck disable=SC2086
-    python3 tests/gpu/test_differ.py "$work/differ" --plain "$bundle/tests/gpu/differ" --first "$begin" --seeds 1000000 --operations "${GS_DIFFER_OPERATIONS:-300}" \
-        --jobs "${GS_DIFFER_JOBS:-4}" --limit $((seconds / 5)) --alarm "${GS_DIFFER_ALARM:-20}" --json "$out/differ-$name.json" ${GS_DIFFER_MORE:-} "$@" ||
+    python3 tests/gpu/test_differ.py "$work/differ" --plain "$bundle/tests/gpu/differ" --first "$begin" --seeds 1000000 --operations "${GS_DIFFER_OPERATIONS:-1500}" \
+        --jobs "${GS_DIFFER_JOBS:-8}" --limit $((parts * seconds / 8)) --alarm "${GS_DIFFER_ALARM:-20}" --json "$out/differ-$name.json" ${GS_DIFFER_MORE:-} "$@" ||
         failed=1
 }
-way plain "$first"
+way plain 1 "$first"
 runtime=$(find_runtime)
 if [ -n "$runtime" ]; then
-    way runtime $((first + 4000000)) --runtime "$runtime"
+    way runtime 1 $((first + 4000000)) --runtime "$runtime"
 else
     echo "== runtime: skipped, there is no libcudart.so here (GS_CUDART names one)"
 fi
-way threads $((first + 1000000)) --threads 3
-way faults $((first + 2000000)) --faults --operations $((${GS_DIFFER_OPERATIONS:-300} / 3))
-way evictions $((first + 3000000)) --evict 20
+way threads 1 $((first + 1000000)) --threads 3
+way faults 3 $((first + 2000000)) --faults --operations $((${GS_DIFFER_OPERATIONS:-1500} / 15))
+way evictions 2 $((first + 3000000)) --evict 20
 
 [ "${GS_DIFFER_LIBRARIES:-yes}" = yes ] || exit $failed
 echo "== libraries"

@@ -47,7 +47,7 @@ class Sequence:
     """One seed's operations: which of them run, and what they answer."""
 
     def __init__(self, seed, environment, kinds):
-        self.seed, self.environment, self.kinds = seed, environment, kinds
+        self.seed, self.environment, self.kinds, self.last_words = seed, environment, kinds, ""
 
     def run(self, numbers, plain):
         """({number: line}, number of the operation that crashed, or None). numbers: None for all."""
@@ -68,6 +68,7 @@ class Sequence:
             return lines, None
         if done.returncode > 0:
             raise AssertionError(f"{command} ended with {done.returncode}: {done.stderr}")
+        self.last_words = (done.stderr.splitlines() or ["crashed"])[-1]
         left = [number for number in (numbers if numbers is not None else range(OPTIONS.operations)) if number not in lines]
         return lines, left[0] if left else OPTIONS.operations
 
@@ -78,7 +79,7 @@ class Sequence:
             plain, crash = self.run(numbers, True)
             if crash is None:
                 break
-            self.kinds.left_out[crash, self.seed] = True
+            self.kinds.left_out[crash, self.seed] = self.last_words
             if crashes >= OPTIONS.again or crash == OPTIONS.operations:
                 numbers = [number for number in numbers if number < crash]
                 break
@@ -151,7 +152,7 @@ class Kinds:
     def __init__(self):
         self.mutex, self.count, self.example = threading.Lock(), collections.Counter(), {}
         self.meant = meant()
-        self.left_out = {}  # (operation, seed) that crash or hang the driver itself
+        self.left_out = {}  # (operation, seed) that crash or hang the driver itself: its line
         self.compared = 0   # operations
 
     def count_compared(self, operations):
@@ -252,6 +253,8 @@ def compare_all(environment, ctl):
             json.dump([{"kind": kind, "count": kinds.count[kind], **kinds.example.get(kind, {})} for kind in kinds.count], file, indent=1)
     print(f"{ran} sequences, {kinds.compared} operations compared in {time.monotonic() - begin:.0f} s: {len(other)} kinds of differences, "
           f"{len(kinds.count) - len(other)} that are meant; {len(kinds.left_out)} operations crash or hang the driver itself")
+    for name, count in collections.Counter(words_of(words)[0] for words in kinds.left_out.values()).most_common():
+        print(f"   {count} x {name}")
     return ran > 0 and not other
 
 

@@ -20,6 +20,7 @@
 #include "tests/gpu/differ/differ.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,6 +171,15 @@ void tell_sum(const void *bytes, size_t count)
     for (size_t i = 0; i < count; i++)
         sum = (sum ^ ((const unsigned char *)bytes)[i]) * 16777619U;
     tell(" sum %08x", (unsigned)sum);
+}
+
+/* An operation does not end: tells which. */
+static void on_alarm(int signal_number)
+{
+    if (write(STDERR_FILENO, line, line_bytes) < 0 || write(STDERR_FILENO, "\n", 1) < 0)
+        _exit(1);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
 }
 
 /* --- objects --- */
@@ -424,6 +434,7 @@ int main(int argc, char **argv)
     }
     if (threads < 1 || threads > MAX_THREADS)
         return 64;
+    signal(SIGALRM, on_alarm);
     alarm(limit_s);
     set_up();
     if (runtime != NULL && (world.runtime = dlopen(runtime, RTLD_NOW)) == NULL) {
