@@ -23,7 +23,10 @@
 
 #include <string.h>
 
-#define KEPT_NS 50000000u /* a program that moves memory reads several targets in this time */
+#define KEPT_NS                                                                                \
+    50000000u /* a program that moves memory reads several targets in this time ... */
+#define LACKED_NS                                                                              \
+    1000000000u /* ... but one that hashes much may be silent for longer, and lack it */
 
 /* Pieces of one user that go together. */
 struct lot {
@@ -264,15 +267,31 @@ void lockd_handover_copy(struct lockd_connection *connection, const struct gs_wi
 
 /* --- time --- */
 
+/* Another program that may get the piece has not got all of its memory. */
+static bool is_lacked(struct lockd_server *server, const struct lockd_handover *piece)
+{
+    lockd_each (struct lockd_connection, each, &server->connections.all, link)
+        if (each->client != NULL && each->id != piece->from && each->peer.uid == piece->uid &&
+            lockd_peer_is_beside(&each->peer) &&
+            sched_client_demand(each->client, piece->uuid) >
+                sched_client_resident(each->client, piece->uuid))
+            return true;
+    return false;
+}
+
 uint64_t lockd_handover_tend(struct lockd_server *server, uint64_t now)
 {
-    struct lockd_handovers *kept = &server->handovers;
+    const struct lockd_handovers *kept = &server->handovers;
     struct lot lot = {.server = server, .with.count = 0};
 
-    while (kept->count != 0 && now - kept->piece[0].at >= KEPT_NS)
+    while (kept->count != 0 &&
+           (now - kept->piece[0].at >= LACKED_NS ||
+            (now - kept->piece[0].at >= KEPT_NS && !is_lacked(server, &kept->piece[0]))))
         drop_piece(&lot, 0);
     close_lot(&lot);
-    return kept->count != 0 ? kept->piece[0].at + KEPT_NS : LOCKD_NEVER;
+    if (kept->count == 0)
+        return LOCKD_NEVER;
+    return kept->piece[0].at + (now - kept->piece[0].at < KEPT_NS ? KEPT_NS : LACKED_NS);
 }
 
 void lockd_handover_deinit(struct lockd_server *server)

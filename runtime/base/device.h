@@ -58,7 +58,8 @@ struct gs_device_idle {
 struct gs_device_sweep {
     struct gs_range *cursor;
     uint8_t pass;
-    uint64_t exact; /* in: the bytes of memory for which it looked last; 0: for any */
+    uint64_t exact; /* in: the bytes of memory for which it looked last; 0: for any ... */
+    bool blind;     /* ... which nobody looks at */
 };
 
 /* calls/hook_context.c: the devices whose contexts were given access to this device. */

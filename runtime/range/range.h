@@ -38,6 +38,7 @@ struct gs_chunk {
                       (swap/exchange.c). Under gs_memory_lock */
     bool sendable; /* RESIDENT: its memory can be given to others (handover.h) */
     bool network;  /* RESIDENT: network cards can reach its memory (gpuDirectRDMACapable) */
+    bool changes;  /* when it last left, most of it was not what the host had */
     /* RESIDENT, with memory that came from another program: the place of its descriptor
      * (handover.c); else 0 */
     uint16_t descriptor;

@@ -5,13 +5,24 @@
  * Nobody is believed: this process hashes the memory itself, with its own secret, and compares the
  * hashes with those of its host copies. So programs need not agree about anything, and memory that
  * holds anything else is copied over, as if it had not been looked at. State: in the mover.
+ *
+ * Chunks are chosen before it is known what comes for them. Memory that holds nothing of use must not
+ * keep the chunk of a piece that comes later: that piece would take the next one's, and so on to the
+ * last.
  */
 #include "runtime/swap/match.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/vmm.h"
 
 #define PATIENCE 16u /* pieces without a match, after which only some are looked at ... */
-#define LOOK     16u /* ... one of so many */
+#define LOOK     16u /* ... one of so many ... */
+#define BEGIN    4u  /* ... and the first of each turn: what others may hold leaves first */
+
+void gs_match_begin(struct gs_mover *mover)
+{
+    if (mover->match.misses > PATIENCE - BEGIN)
+        mover->match.misses = PATIENCE - BEGIN;
+}
 
 bool gs_match_is_likely(const struct gs_mover *mover)
 {
@@ -23,6 +34,22 @@ bool gs_match_is_due(struct gs_mover *mover)
     return gs_match_is_likely(mover) || ++mover->match.passed % LOOK == 0;
 }
 
+/* blocks that the chunk of the one job has in the memory of the other */
+static unsigned count_equal(const struct gs_job *job, const struct gs_job *memory_of)
+{
+    unsigned wanted;
+
+    return gs_chunk_equal_blocks(job->chunk, job->bytes, memory_of->hashes, &wanted);
+}
+
+/* --- a chunk that no job has --- */
+
+struct place {
+    struct gs_range *range; /* NULL: none */
+    uint32_t index;
+    unsigned equal; /* blocks */
+};
+
 /* under the lock: the chunk lacks memory, which may be that of the job */
 static bool chunk_suits(const struct gs_range *range, uint32_t index, const struct gs_job *job)
 {
@@ -32,53 +59,52 @@ static bool chunk_suits(const struct gs_range *range, uint32_t index, const stru
            gs_range_chunk_bytes(range, index) == job->bytes;
 }
 
-/* The best place for the memory; range NULL: where it is. */
-struct found {
-    struct gs_range *range;
-    uint32_t index;
-    unsigned equal; /* blocks */
-};
-
-/* under the lock */
-static void look_at_range(struct gs_range *range, const struct gs_job *job, struct found *best)
+static bool range_suits(const struct gs_range *range, const struct gs_job *job)
 {
-    unsigned wanted;
-
-    if (range->life != GS_RANGE_LIVE || range->pinned || !gs_range_is_needed(range) ||
-        !gs_handover_suits(range) || !gs_handover_serves(range, job->chunk->network))
-        return;
-    for (uint32_t i = 0; i < range->chunk_count; i++) {
-        const unsigned equal =
-            chunk_suits(range, i, job)
-                ? gs_chunk_equal_blocks(&range->chunks[i], job->bytes, job->hashes, &wanted)
-                : 0;
-
-        if (equal > best->equal)
-            *best = (struct found){range, i, equal};
-    }
+    return range->life == GS_RANGE_LIVE && !range->pinned && gs_range_is_needed(range) &&
+           gs_handover_suits(range) && gs_handover_serves(range, job->chunk->network);
 }
 
-/* Finds the place, and makes its chunk the job's own if it is another: that is under way then. */
-static struct found find_place(const struct gs_job *job)
+/* The chunk of which the memory holds more than the best so far. */
+static void look_for_equal(struct gs_range *range, uint32_t index, const struct gs_job *job,
+                           struct place *best)
+{
+    unsigned wanted;
+    const unsigned equal =
+        gs_chunk_equal_blocks(&range->chunks[index], job->bytes, job->hashes, &wanted);
+
+    if (equal > best->equal)
+        *best = (struct place){range, index, equal};
+}
+
+/* A chunk that others do not hold; else the last, whose memory comes last. */
+static void look_for_spare(struct gs_range *range, uint32_t index, const struct gs_job *job,
+                           struct place *best)
+{
+    (void)job;
+    if (best->range == NULL || !gs_chunk_is_alone(&best->range->chunks[best->index]))
+        *best = (struct place){range, index, 0};
+}
+
+/* The chunk is under way then. */
+static struct place find_place(const struct gs_job *job, unsigned least,
+                               void (*look)(struct gs_range *, uint32_t, const struct gs_job *,
+                                            struct place *))
 {
     struct gs_device *device = job->range->device;
-    struct found best = {NULL, 0, 0};
-    unsigned wanted;
+    struct place best = {NULL, 0, least};
 
     GS_HOLD_MEMORY;
-    best.equal = gs_chunk_equal_blocks(job->chunk, job->bytes, job->hashes, &wanted);
-    if (best.equal < wanted || wanted == 0) /* a chunk of zeros needs none of it */
-        for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
-            look_at_range(range, job, &best);
+    for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        for (uint32_t i = 0; range_suits(range, job) && i < range->chunk_count; i++)
+            if (chunk_suits(range, i, job))
+                look(range, i, job, &best);
     if (best.range != NULL) {
         best.range->chunks[best.index].moving = true;
         best.range->moving++;
-        device->sweep.cursor = best.range; /* what comes next is probably behind it */
     }
     return best;
 }
-
-/* --- places --- */
 
 static void swap_memory(struct gs_chunk *chunk, struct gs_chunk *other)
 {
@@ -102,6 +128,23 @@ static void put_job(struct gs_job *job, struct gs_range *range, uint32_t index)
     job->address = gs_range_chunk_address(range, index);
 }
 
+static void let_go(struct gs_range *range, uint32_t index)
+{
+    GS_WITH_MEMORY(range->chunks[index].moving = false; range->moving--);
+}
+
+static CUresult move_job(struct gs_job *job, struct gs_range *range, uint32_t index)
+{
+    if (gs_vmm_unmap(job->range, job->index) != CUDA_SUCCESS) {
+        let_go(range, index);
+        return CUDA_SUCCESS; /* it serves where it is */
+    }
+    swap_memory(job->chunk, &range->chunks[index]);
+    let_go(job->range, job->index);
+    put_job(job, range, index);
+    return gs_vmm_map(range, index);
+}
+
 /* --- a chunk that another job has --- */
 
 /* under the lock: whether the memory of the one job may be the chunk's of the other */
@@ -111,31 +154,27 @@ static bool job_serves(const struct gs_job *job, const struct gs_job *by)
            gs_handover_serves(job->range, by->chunk->network);
 }
 
-/* Which of the two has more blocks of the chunk that the other job is for. */
-static bool serves_better(const struct gs_job *job, const struct gs_job *other)
+/* The job with which to change chunks, whose hashes are known and whose copies are not queued yet.
+ * *gain: more blocks than that are equal then; in and out. NULL: there is none. */
+static struct gs_job *find_job(struct gs_mover *mover, const struct gs_job *job, int *gain)
 {
-    unsigned wanted;
+    struct gs_job *best = NULL;
 
-    return gs_chunk_equal_blocks(other->chunk, job->bytes, job->hashes, &wanted) >
-           gs_chunk_equal_blocks(other->chunk, job->bytes, other->hashes, &wanted);
-}
-
-/* Chunks are chosen before it is known what came for them: a job whose copies are not queued yet may
- * have the chunk that this memory is best for, which is then no other job's. NULL: there is none. */
-static struct gs_job *find_job(struct gs_mover *mover, const struct gs_job *job, unsigned least)
-{
     for (unsigned i = mover->queued; i < mover->count; i++) {
         struct gs_job *other = gs_mover_job(mover, i);
-        unsigned wanted;
+        int more;
 
-        if (other->stage == GS_JOB_HASHING && other->bytes == job->bytes && other->marked &&
-            GS_WITH_MEMORY(job_serves(other, job) && job_serves(job, other)) &&
-            gs_chunk_equal_blocks(other->chunk, job->bytes, job->hashes, &wanted) > least &&
-            gs_driver.cuEventSynchronize(other->hashed) == CUDA_SUCCESS &&
-            serves_better(job, other))
-            return other;
+        if (other->stage != GS_JOB_HASHING || other->bytes != job->bytes ||
+            !GS_WITH_MEMORY(job_serves(other, job) && job_serves(job, other)))
+            continue;
+        more = (int)(count_equal(other, job) + count_equal(job, other)) -
+               (int)(count_equal(other, other) + count_equal(job, job));
+        if (more > *gain) {
+            *gain = more;
+            best = other;
+        }
     }
-    return NULL;
+    return best;
 }
 
 static CUresult swap_jobs(struct gs_job *job, struct gs_job *other)
@@ -155,31 +194,16 @@ static CUresult swap_jobs(struct gs_job *job, struct gs_job *other)
     return result == CUDA_SUCCESS ? gs_vmm_map(other->range, other->index) : result;
 }
 
-/* --- a chunk that no job has --- */
+/* --- all --- */
 
-static void let_go(struct gs_range *range, uint32_t index)
+static CUresult match_job(struct gs_mover *mover, struct gs_job *job)
 {
-    GS_WITH_MEMORY(range->chunks[index].moving = false; range->moving--);
-}
+    const unsigned equal = count_equal(job, job);
+    const struct place best = find_place(job, equal, look_for_equal);
+    int gain = best.range != NULL ? (int)(best.equal - equal) : 0;
+    struct gs_job *other = find_job(mover, job, &gain);
 
-static CUresult move_job(struct gs_job *job, struct gs_range *range, uint32_t index)
-{
-    if (gs_vmm_unmap(job->range, job->index) != CUDA_SUCCESS) {
-        let_go(range, index);
-        return CUDA_SUCCESS; /* it serves where it is */
-    }
-    swap_memory(job->chunk, &range->chunks[index]);
-    let_go(job->range, job->index);
-    put_job(job, range, index);
-    return gs_vmm_map(range, index);
-}
-
-CUresult gs_match_job(struct gs_mover *mover, struct gs_job *job)
-{
-    const struct found best = find_place(job);
-    struct gs_job *other = find_job(mover, job, best.equal);
-
-    if (best.equal != 0 || other != NULL)
+    if (equal != 0 || gain != 0)
         mover->match.misses = 0;
     else if (mover->match.misses < PATIENCE)
         mover->match.misses++;
@@ -188,4 +212,30 @@ CUresult gs_match_job(struct gs_mover *mover, struct gs_job *job)
     if (other != NULL)
         return swap_jobs(job, other);
     return best.range != NULL ? move_job(job, best.range, best.index) : CUDA_SUCCESS;
+}
+
+/* Memory that holds nothing of use leaves a chunk that others hold. */
+static CUresult spare_chunk(struct gs_job *job)
+{
+    struct place spare;
+
+    if (gs_chunk_is_alone(job->chunk) || count_equal(job, job) != 0)
+        return CUDA_SUCCESS;
+    spare = find_place(job, 0, look_for_spare);
+    return spare.range != NULL ? move_job(job, spare.range, spare.index) : CUDA_SUCCESS;
+}
+
+CUresult gs_match_jobs(struct gs_mover *mover)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (unsigned i = mover->queued; i < mover->count && result == CUDA_SUCCESS; i++)
+        result = gs_mover_await_hashes(mover, gs_mover_job(mover, i));
+    for (unsigned i = mover->queued; i < mover->count && result == CUDA_SUCCESS; i++)
+        if (gs_mover_job(mover, i)->stage == GS_JOB_HASHING)
+            result = match_job(mover, gs_mover_job(mover, i));
+    for (unsigned i = mover->queued; i < mover->count && result == CUDA_SUCCESS; i++)
+        if (gs_mover_job(mover, i)->stage == GS_JOB_HASHING)
+            result = spare_chunk(gs_mover_job(mover, i));
+    return result;
 }

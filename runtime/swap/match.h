@@ -7,14 +7,17 @@
 
 #include "runtime/swap/swap_mover.h"
 
+/* Memory begins to come in a new turn: its first pieces are looked at. */
+void gs_match_begin(struct gs_mover *mover);
+
 /* Memory that came lately held something, or little has come. */
 bool gs_match_is_likely(const struct gs_mover *mover);
 
-/* True if the memory that came next should be looked at: what came before held something, or
+/* True if the memory that comes next should be looked at: what came before held something, or
  * little has come, or it is time to look again. */
 bool gs_match_is_due(struct gs_mover *mover);
 
-/* The hashes of what the job's memory holds have arrived. If it suits another missing chunk of the
- * same size better than its own, the job is for that chunk from now on. On error its memory may be
- * mapped nowhere. */
-CUresult gs_match_job(struct gs_mover *mover, struct gs_job *job);
+/* Waits for the hashes of what came for the jobs that have no copies queued yet, and gives each
+ * piece to the chunk that it serves best: another job's, or a missing chunk of the same size that has
+ * none. On error the memory of some may be mapped nowhere. */
+CUresult gs_match_jobs(struct gs_mover *mover);

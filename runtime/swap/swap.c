@@ -106,23 +106,44 @@ static void begin_hashing(struct gs_mover *mover, struct gs_job *job)
     job->marked = gs_mover_mark(&job->hashed, mover->hashes) == CUDA_SUCCESS;
 }
 
-/* Waits for the kernel, which reads the chunk until it ends, whether its result is known or not. */
-static CUresult await_hashes(const struct gs_mover *mover, const struct gs_job *job)
-{
-    CUresult result = CUDA_SUCCESS;
+/* --- out --- */
 
-    if (job->stage != GS_JOB_HASHING ||
-        (job->marked && gs_driver.cuEventSynchronize(job->hashed) == CUDA_SUCCESS))
-        return CUDA_SUCCESS;
-    for (unsigned i = 0; i < 4; i++) { /* one call's failure says nothing about the kernel */
-        result = gs_driver.cuStreamSynchronize(mover->hashes);
-        if (result == CUDA_SUCCESS)
-            break;
-    }
-    return result;
+/* under the lock: takes host copies of chunks that are on the device, up to DROPPED, of which *bytes
+ * become fewer */
+static unsigned take_copies(const struct gs_device *device, uint64_t *bytes, bool changing,
+                            struct gs_host_block **taken)
+{
+    unsigned count = 0;
+
+    for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        for (uint32_t i = 0; i < range->chunk_count && range->life == GS_RANGE_LIVE; i++) {
+            struct gs_chunk *chunk = &range->chunks[i];
+
+            if (chunk->state != GS_CHUNK_RESIDENT || chunk->moving || chunk->host == NULL ||
+                (changing && !chunk->changes))
+                continue;
+            if (count == DROPPED || *bytes == 0)
+                return count;
+            *bytes -= gs_smaller(*bytes, chunk->host->bytes);
+            taken[count++] = chunk->host;
+            chunk->host = NULL;
+        }
+    return count;
 }
 
-/* --- out --- */
+/* Releases so many bytes of host copies of chunks that are on the device; changing: only of those that
+ * change, whose copies are of little use there. */
+static void drop_copies(struct gs_device *device, uint64_t bytes, bool changing)
+{
+    struct gs_host_block *taken[DROPPED];
+    unsigned count;
+
+    do {
+        count = GS_WITH_MEMORY(take_copies(device, &bytes, changing, taken));
+        for (unsigned i = 0; i < count; i++)
+            gs_host_put(taken[i]); /* may make the spill file shorter: not under the lock */
+    } while (count == DROPPED);
+}
 
 /* The host, or the spill file, has no room for the chunk: it stays, and so do the chunks that
  * were chosen after it. */
@@ -153,8 +174,10 @@ static void keep_from(struct gs_mover *mover, unsigned first)
 static CUresult queue_out(struct gs_mover *mover, bool *kept)
 {
     struct gs_job *job = gs_mover_job(mover, mover->queued);
-    CUresult result = await_hashes(mover, job);
+    CUresult result = gs_mover_await_hashes(mover, job);
 
+    if (job->chunk->host == NULL)
+        drop_copies(mover->device, job->bytes, true);
     job->stage = GS_JOB_COPYING;
     mover->queued++;
     mover->queued_bytes += job->bytes;
@@ -191,12 +214,13 @@ static CUresult retire_out(struct gs_mover *mover)
 
 /* --- in --- */
 
-/* Gives the chunk memory: memory that another program handed over, which is looked at, or new
+/* Gives the chunk memory: memory that another program handed over, which may be looked at, or new
  * memory. The bytes in hand and those under way are together at most `room`. */
-static CUresult place_chunk(struct gs_mover *mover, struct gs_job *job, uint64_t room)
+static CUresult place_chunk(struct gs_mover *mover, struct gs_job *job, uint64_t room,
+                            bool looks)
 {
     if (job->chunk->state == GS_CHUNK_HOST && gs_handover_place(job->range, job->index)) {
-        if (gs_match_is_due(mover))
+        if (looks)
             begin_hashing(mover, job);
         return CUDA_SUCCESS;
     }
@@ -205,10 +229,10 @@ static CUresult place_chunk(struct gs_mover *mover, struct gs_job *job, uint64_t
 }
 
 /* Makes memory for the newest job. */
-static CUresult begin_in(struct gs_mover *mover, uint64_t room)
+static CUresult begin_in(struct gs_mover *mover, uint64_t room, bool looks)
 {
     struct gs_job *job = gs_mover_job(mover, mover->count - 1);
-    const CUresult result = place_chunk(mover, job, room);
+    const CUresult result = place_chunk(mover, job, room, looks);
 
     if (result != CUDA_SUCCESS) { /* nothing of it is under way: this job alone is taken back */
         gs_mover_settle(job, job->chunk->state);
@@ -224,16 +248,11 @@ static CUresult begin_in(struct gs_mover *mover, uint64_t room)
 static CUresult queue_in(struct gs_mover *mover)
 {
     struct gs_job *job = gs_mover_job(mover, mover->queued);
-    const bool looked_at = job->stage == GS_JOB_HASHING;
-    CUresult result = await_hashes(mover, job);
+    CUresult result = gs_vmm_open(job->range, job->index);
 
     job->stage = GS_JOB_COPYING;
     mover->queued++;
     mover->queued_bytes += job->bytes;
-    if (result == CUDA_SUCCESS && looked_at)
-        result = gs_match_job(mover, job);
-    if (result == CUDA_SUCCESS)
-        result = gs_vmm_open(job->range, job->index);
     if (result == CUDA_SUCCESS)
         result = gs_job_copy_in(job, mover->copies);
     if (result == CUDA_SUCCESS)
@@ -342,6 +361,7 @@ static struct gs_mover *enter_for(struct gs_device *device, bool out)
     if (mover->count == 0 || mover->out != out) {
         finish_mover(mover);
         mover->out = out;
+        gs_match_begin(mover);
         GS_WITH_MEMORY(gs_mover_look_anew(mover));
     }
     return mover;
@@ -358,7 +378,7 @@ enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
     if (mover == NULL)
         return GS_SWAP_SHORT;
     while (mover->bytes < excess && mover->bytes < AHEAD_BYTES &&
-           mover->count < GS_MOVER_RING && gs_mover_choose(mover, 0))
+           mover->count < GS_MOVER_RING && gs_mover_choose(mover, 0, false))
         begin_hashing(mover, gs_mover_job(mover, mover->count - 1));
     while (mover->queued < mover->count && mover->queued_bytes < QUEUE_BYTES &&
            result == CUDA_SUCCESS)
@@ -395,10 +415,19 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news
     if (ahead == AHEAD_BYTES && gs_match_is_likely(mover) && mover->bytes > QUEUE_BYTES)
         ahead = 0;
     while (mover->bytes < ahead && mover->count < GS_MOVER_RING && result == CUDA_SUCCESS &&
-           mover->bytes < room && gs_mover_choose(mover, room - mover->bytes)) {
+           mover->bytes < room) {
+        const bool looks = gs_handover_in_hand(device) != 0 && gs_match_is_due(mover);
+
+        if (!gs_mover_choose(mover, room - mover->bytes, !looks))
+            break;
         bytes = gs_mover_job(mover, mover->count - 1)->bytes;
-        result = begin_in(mover, room);
+        result = begin_in(mover, room, looks);
         *lacking = result != CUDA_SUCCESS ? bytes : 0;
+    }
+    if (mover->queued < mover->count && (queued = gs_match_jobs(mover)) != CUDA_SUCCESS) {
+        result = queued;
+        *lacking = gs_mover_job(mover, mover->queued)->bytes;
+        abandon_mover(mover, result);
     }
     while (mover->queued < mover->count) {
         bytes = gs_mover_job(mover, mover->queued)->bytes;
@@ -440,34 +469,8 @@ bool gs_swap_fill(struct gs_range *range, uint32_t index)
     return result == CUDA_SUCCESS && finished == CUDA_SUCCESS;
 }
 
-/* under the lock: takes up to DROPPED host copies of chunks that are on the device */
-static unsigned take_copies(const struct gs_device *device, struct gs_host_block **taken)
-{
-    unsigned count = 0;
-
-    for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
-        for (uint32_t i = 0; i < range->chunk_count && range->life == GS_RANGE_LIVE; i++) {
-            struct gs_chunk *chunk = &range->chunks[i];
-
-            if (chunk->state != GS_CHUNK_RESIDENT || chunk->moving || chunk->host == NULL)
-                continue;
-            if (count == DROPPED)
-                return count;
-            taken[count++] = chunk->host;
-            chunk->host = NULL;
-        }
-    return count;
-}
-
 void gs_swap_drop_copies(struct gs_device *device)
 {
-    struct gs_host_block *taken[DROPPED];
-    unsigned count;
-
     gs_common_drop_stage();
-    do {
-        count = GS_WITH_MEMORY(take_copies(device, taken));
-        for (unsigned i = 0; i < count; i++)
-            gs_host_put(taken[i]); /* may make the spill file shorter: not under the lock */
-    } while (count == DROPPED);
+    drop_copies(device, UINT64_MAX, false);
 }

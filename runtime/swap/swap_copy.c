@@ -131,10 +131,7 @@ static enum need need_out(const struct gs_job *job, unsigned block)
 
     if (has_bit(job->skipped, block) || (job->hashes != NULL && is_zero(job->hashes[block])))
         return ZERO;
-    return job->hashes != NULL && job->compares &&
-                   is_same(host->hashes[block], job->hashes[block])
-               ? UNCHANGED
-               : COPY;
+    return job->compares && is_same(host->hashes[block], job->hashes[block]) ? UNCHANGED : COPY;
 }
 
 /* the block comes back as zeros */
@@ -198,14 +195,14 @@ static CUresult by_runs(struct gs_job *job, bool out, CUstream stream)
     return result;
 }
 
-/* Common memory cannot be written: a chunk that has changed gets a copy of its own. */
-static bool has_changed(const struct gs_job *job)
+/* blocks that are not what the host has */
+static unsigned changed_blocks(const struct gs_job *job)
 {
-    unsigned block = 0;
+    unsigned changed = 0;
 
-    while (block < block_count(job) && need_out(job, block) != COPY)
-        block++;
-    return block < block_count(job);
+    for (unsigned block = 0; block < block_count(job); block++)
+        changed += need_out(job, block) == COPY;
+    return changed;
 }
 
 CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
@@ -213,6 +210,7 @@ CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
     const unsigned count = block_count(job);
     const struct gs_backend *backend = gs_backend_of(job->range);
     struct gs_host_block *host = job->chunk->host;
+    unsigned changed;
 
     job->copied = 0;
     job->saved = (struct gs_wire_saved){0};
@@ -228,8 +226,11 @@ CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
         job->saved.zero = job->bytes;
         return CUDA_SUCCESS;
     }
-    job->compares = host != NULL && host->known;
-    if (host != NULL && host->common && has_changed(job)) {
+    job->compares = job->hashes != NULL && host != NULL && host->known;
+    changed = changed_blocks(job);
+    if (job->compares)
+        job->chunk->changes = changed > count / 2;
+    if (host != NULL && host->common && changed != 0) { /* nobody can write common memory */
         gs_host_put(host);
         host = job->chunk->host = NULL;
         job->compares = false;

@@ -63,20 +63,16 @@ void gs_mover_leave(void)
 /* Passes over the ranges. Chunks whose contents other programs may hold go first, both ways: so memory
  * that is handed over comes to chunks that it serves before it must be used for others. On the way out
  * the rest of those that were out before is next, so that the same ones go every time and their
- * host copies are of use. On the way in new memory goes first to chunks that others do not hold. */
-enum sweep { FIRST, SECOND, ANY, SWEEPS };
+ * host copies are of use; what changes from turn to turn goes last. On the way in memory that nobody
+ * looks at, new memory too, goes first to chunks that others do not hold. */
+enum sweep { FIRST, SECOND, THIRD, ANY, SWEEPS };
 
 struct wanted {
     bool out;
     uint64_t most;  /* in: bytes */
     uint64_t exact; /* in: the bytes of memory that was handed over; 0: there is none */
+    bool blind;     /* in: nobody looks at that memory */
 };
-
-/* No other program is known to hold it; or it has no contents. */
-static bool is_alone(const struct gs_chunk *chunk)
-{
-    return chunk->host == NULL || chunk->host->held == 0;
-}
 
 static bool chunk_suits(const struct gs_range *range, uint32_t index,
                         const struct wanted *wanted, unsigned sweep)
@@ -89,13 +85,13 @@ static bool chunk_suits(const struct gs_range *range, uint32_t index,
         chunk->state == GS_CHUNK_OVER)
         return false;
     if (wanted->out)
-        return sweep == ANY || (sweep == SECOND ? chunk->host != NULL : !is_alone(chunk));
-    if (bytes > wanted->most)
+        return sweep == ANY ||
+               (sweep == FIRST ? !gs_chunk_is_alone(chunk)
+                               : !chunk->changes && (sweep == THIRD || chunk->host != NULL));
+    if (bytes > wanted->most || (sweep == FIRST && gs_chunk_is_alone(chunk) != wanted->blind))
         return false;
-    if (wanted->exact == 0)
-        return sweep != FIRST || is_alone(chunk);
-    return bytes == wanted->exact && chunk->state == GS_CHUNK_HOST &&
-           gs_handover_suits(range) && (sweep != FIRST || !is_alone(chunk));
+    return wanted->exact == 0 || (bytes == wanted->exact && chunk->state == GS_CHUNK_HOST &&
+                                  gs_handover_suits(range));
 }
 
 /* under the lock: the next chunk from the cursor on that may move */
@@ -131,9 +127,11 @@ static struct gs_range *find_chunk(const struct gs_mover *mover, const struct wa
 {
     struct gs_range *range = NULL;
 
-    if (mover->device->sweep.exact != wanted->exact)
+    if (mover->device->sweep.exact != wanted->exact ||
+        mover->device->sweep.blind != wanted->blind)
         gs_mover_look_anew(mover);
     mover->device->sweep.exact = wanted->exact;
+    mover->device->sweep.blind = wanted->blind;
     for (unsigned attempt = 0; attempt < 2 && range == NULL; attempt++) {
         range = next_chunk(mover->device, wanted, index);
         if (range == NULL)
@@ -157,12 +155,13 @@ static struct gs_range *find_incoming(const struct gs_mover *mover, struct wante
         last = bytes;
     }
     wanted->exact = 0;
+    wanted->blind = true;
     return range != NULL ? range : find_chunk(mover, wanted, index);
 }
 
-bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
+bool gs_mover_choose(struct gs_mover *mover, uint64_t limit, bool blind)
 {
-    struct wanted wanted = {.out = mover->out, .most = limit};
+    struct wanted wanted = {.out = mover->out, .most = limit, .blind = blind};
     struct gs_job *job = gs_mover_job(mover, mover->count);
     struct gs_range *range;
     uint64_t skipped = 0;
@@ -228,6 +227,21 @@ void gs_mover_drop_first(struct gs_mover *mover)
     }
     mover->first = (mover->first + 1) % GS_MOVER_RING;
     mover->count--;
+}
+
+CUresult gs_mover_await_hashes(const struct gs_mover *mover, const struct gs_job *job)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    if (job->stage != GS_JOB_HASHING ||
+        (job->marked && gs_driver.cuEventSynchronize(job->hashed) == CUDA_SUCCESS))
+        return CUDA_SUCCESS;
+    for (unsigned i = 0; i < 4; i++) { /* one call's failure says nothing about the kernel */
+        result = gs_driver.cuStreamSynchronize(mover->hashes);
+        if (result == CUDA_SUCCESS)
+            break;
+    }
+    return result;
 }
 
 CUresult gs_mover_mark(CUevent *event, CUstream stream)

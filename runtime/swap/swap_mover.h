@@ -39,14 +39,25 @@ struct gs_mover *gs_mover_enter(struct gs_device *device);
 void gs_mover_leave(void);
 
 /* Adds a job for one more chunk that may go in the mover's direction, with at most limit bytes
- * on the way in. False: there is none. */
-bool gs_mover_choose(struct gs_mover *mover, uint64_t limit);
+ * on the way in. blind: what memory that comes with it holds will not be looked at. False: there is
+ * none. */
+bool gs_mover_choose(struct gs_mover *mover, uint64_t limit, bool blind);
+
+/* Under gs_memory_lock: no other program is known to hold it; or it has no contents. */
+static inline bool gs_chunk_is_alone(const struct gs_chunk *chunk)
+{
+    return chunk->host == NULL || chunk->host->held == 0;
+}
 
 /* Under gs_memory_lock: starts to choose among all of the device's ranges again. */
 void gs_mover_look_anew(const struct gs_mover *mover);
 
 /* Records the event behind the work that the stream has so far; makes the event if it is NULL. */
 CUresult gs_mover_mark(CUevent *event, CUstream stream);
+
+/* Waits for the hashes of the job, if they are on their way: for the kernel, which reads the chunk until
+ * it ends, whether its result is known or not. */
+CUresult gs_mover_await_hashes(const struct gs_mover *mover, const struct gs_job *job);
 
 /* Ends the job; `state` is the new state of its chunk. */
 void gs_mover_settle(struct gs_job *job, uint8_t state);

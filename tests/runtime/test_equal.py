@@ -222,6 +222,37 @@ class Equal(BuildTest):
                 seen.append(pair.turn(pair.both[len(seen) % 2], "change 8 1" if len(seen) % 2 else None))
             print(f"server and training: MiB copied and found {seen[-2:]}, in turn {len(seen)}", flush=True)
 
+    def test_server_and_fine_tuning(self):
+        """Weights of several sizes in any order, with other memory between them; the tuning has more beside them, in which each step changes
+        everything, in more pieces than may hold nothing before pieces are looked at less. That memory stays, and nearly all that leaves is
+        found, in each turn."""
+        dice = random.Random(OPTIONS.first)
+        weights = [8, 8, 4, 4] * 10
+        dice.shuffle(weights)
+        with Pair(self.build, sizes=(), memory="340MiB") as pair:
+            own = []
+            for told, count in zip(pair.both, (4, 18)):
+                gaps = [dice.randrange(len(weights)) for _ in range(3)]
+                words = [word for at, mib in enumerate(weights) for word in ["zero 4"] * gaps.count(at) + [f"alloc {mib}"]] + ["alloc 4"] * count
+                for word in words:
+                    pair.ok(told, word)
+                own.append(range(len(words) - count, len(words)))
+
+            end, seen = time.monotonic() + PATIENCE, []
+            while len(seen) < 6 or any(copied > 24 or equal < 180 for copied, equal in seen[-6:]):
+                check(time.monotonic() < end, f"MiB copied and found: {seen}")
+                told, last = (pair.both[(len(seen) + more) % 2] for more in (0, 1))
+                before = told.until(lambda entry: entry["resident"] < entry["demand"]) if seen else told.entry()
+                pair.ok(told, "touch")
+                after = told.until(lambda entry: entry["resident"] == entry["demand"])
+                seen.append(tuple((after[key] - before[key]) // MIB for key in ("moved_in", "saved_equal")))
+                for at in own[len(seen) % 2 == 0]:
+                    for mib in (0, 2):
+                        pair.ok(told, f"change {at} {mib}")
+                for told in pair.both if len(seen) % 8 == 0 else ():
+                    pair.ok(told, "check")
+            print(f"server and fine-tuning: MiB copied and found {seen[-6:]}, in turn {len(seen)}", flush=True)
+
     def test_nothing_in_common(self):
         """What is handed over is looked at less and less, and used all the same."""
         with Pair(self.build) as pair:

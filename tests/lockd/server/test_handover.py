@@ -278,8 +278,9 @@ class HandoverTest(unittest.TestCase):
         holder.sent += pipes
         return pipes
 
-    def comes(self, least, count, bytes_):
-        """So many pieces leave during a turn, and so many at least come, with budgets that rise by what comes."""
+    def comes(self, least, count, bytes_, silent=0):
+        """So many pieces leave during a turn, and so many at least come, with budgets that rise by what comes. silent: seconds in which the
+        program does not answer."""
         self.start()
         came = 0
         end = time.monotonic() + PATIENCE
@@ -288,6 +289,7 @@ class HandoverTest(unittest.TestCase):
             holder, waiter = self.holder(), self.waiter()
             self.turn(holder, waiter)
             self.leave(holder, count, bytes_)
+            time.sleep(silent)
             while waiter.hear(0.2) is not None and waiter.target.flags & RUN:
                 waiter.obey()
             came = len(waiter.handed)
@@ -303,6 +305,9 @@ class HandoverTest(unittest.TestCase):
     def test_more_than_a_message_can_have_goes_with_several(self):
         """A program that was busy for a moment gets all that has left meanwhile."""
         self.comes(40, 48, PIECE // 4)
+
+    def test_what_a_program_lacks_is_kept_for_it(self):
+        self.comes(9, 9, PIECE, 0.4)
 
     def test_what_nobody_takes_is_closed_soon(self):
         self.start()
