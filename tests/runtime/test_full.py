@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A full card: a program whose memory cannot be placed gets an error, or host memory at its addresses, or waits for a bounded time.
-test_full.py --build DIR"""
+test_full.py --build DIR Full|Minute"""
 import os
 import resource
 import signal
 import sys
+import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from card import MIB, BuildTest, Card, Told, check, main, sanitized  # noqa: E402  (beside this file)
@@ -21,6 +22,13 @@ def full_card(build, **environment):
 def ok(told, command, expected="ok"):
     answer = told.say(command)
     check(answer == expected, f"{command}: {answer}")
+
+
+def limited(card):
+    """A program that may not take host memory (ulimit -d)."""
+    if sanitized(card.build):
+        raise unittest.SkipTest("a sanitizer's own memory is larger than any such limit")
+    return Told(card, lambda: resource.setrlimit(resource.RLIMIT_DATA, (100 * MIB, 100 * MIB)))
 
 
 class Full(BuildTest):
@@ -96,17 +104,11 @@ class Full(BuildTest):
             ok(told, "check")
             told.end()
 
-    def limited(self, card):
-        """A program that may not take host memory (ulimit -d)."""
-        if sanitized(self.build):
-            self.skipTest("a sanitizer's own memory is larger than any such limit")
-        return Told(card, lambda: resource.setrlimit(resource.RLIMIT_DATA, (100 * MIB, 100 * MIB)))
-
     def test_limits_of_the_process_itself(self):
         """Two programs that may not take host memory (ulimit -d): the second one gets no part of the card while the first one has what it
         needs of it, and status says so. It has all when the first one ends."""
         with full_card(self.build) as card:
-            first, second = self.limited(card), self.limited(card)
+            first, second = limited(card), limited(card)
             ok(first, "alloc 20")
             ok(second, "alloc 20")
             ok(first, "alloc 30")
@@ -119,21 +121,6 @@ class Full(BuildTest):
             first.end()
             check(second.answer() == "ok", "it has all when there is room")
             ok(second, "check")
-            second.end()
-
-    def test_what_cannot_be_placed_by_these_limits_fails(self):
-        """The same where the first one does not end: the wait does, with an error."""
-        with full_card(self.build) as card:
-            first, second = self.limited(card), self.limited(card)
-            ok(first, "alloc 50")
-            first.until(lambda entry: entry["stays"] >= 50 * MIB)
-            ok(second, "alloc 10")
-            second.tell("alloc 40")
-            check(second.answer() == "error 2", "it is told so")
-            second.tell("free 1\ncheck")  # at once: the library has not looked at what is missing meanwhile
-            check((second.answer(), second.answer()) == ("ok", "ok"), "what is left is there")
-            ok(first, "check")
-            first.end()
             second.end()
 
     def test_room_is_asked_for_in_turns_only(self):
@@ -158,6 +145,25 @@ class Full(BuildTest):
             ok(other, "check")
             native.end()
             other.end()
+
+
+class Minute(BuildTest):
+    """The longest wait, GS_SHORT_LIMIT_NS."""
+
+    def test_what_cannot_be_placed_by_these_limits_fails(self):
+        """The same where the first one does not end: the wait does, with an error."""
+        with full_card(self.build) as card:
+            first, second = limited(card), limited(card)
+            ok(first, "alloc 50")
+            first.until(lambda entry: entry["stays"] >= 50 * MIB)
+            ok(second, "alloc 10")
+            second.tell("alloc 40")
+            check(second.answer() == "error 2", "it is told so")
+            second.tell("free 1\ncheck")  # at once: the library has not looked at what is missing meanwhile
+            check((second.answer(), second.answer()) == ("ok", "ok"), "what is left is there")
+            ok(first, "check")
+            first.end()
+            second.end()
 
 
 if __name__ == "__main__":
