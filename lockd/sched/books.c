@@ -2,7 +2,8 @@
  *
  * books.c: the sums and sets that plans are made from. Each member keeps its share of the
  * device's sums. After every change the old share is taken out and the new one put in, so the
- * sums are always those of all members (check.c proves that in the tests). O(log n).
+ * sums are always those of all members (check.c proves that in the tests). O(1), but
+ * for a place in a set.
  */
 #include "lockd/sched/room.h"
 
@@ -51,7 +52,7 @@ static void sort_victim(struct sched_member *member, bool busy)
         waits = sched_member_wants(member) || sched_gang_wants(member->party->gang);
         of = waits ? &device->books.victims_waiting : &device->books.victims_idle;
         if (waits) /* a party of a gang that waits elsewhere is further away than all */
-            key = place->in ? place->key : UINT64_MAX;
+            key = sched_order_has(place) ? place->key : UINT64_MAX;
     }
     if (of == member->books.victim_of && (of == NULL || key == member->books.victim.key))
         return;
@@ -61,7 +62,8 @@ static void sort_victim(struct sched_member *member, bool busy)
     if (of == NULL)
         return;
     member->books.victim.key = key;
-    member->books.victim.number = waits && place->in ? place->number : ++device->clock;
+    member->books.victim.number =
+        waits && sched_order_has(place) ? place->number : ++device->clock;
     sched_order_insert(of, &member->books.victim);
 }
 
@@ -239,10 +241,9 @@ static void count_party(struct sched_party *party, uint64_t now)
     party->books.counted_stuck = stuck;
     count_split(party->gang);
     /* what is still stopping, and what waits on other devices too, runs past nobody */
-    sched_order_value(&party->wait.queued,
-                      sched_party_busy(party) || party->gang->party_count > 1
-                          ? UINT64_MAX
-                          : party->books.need);
+    party->wait.queued.value = sched_party_busy(party) || party->gang->party_count > 1
+                                   ? UINT64_MAX
+                                   : party->books.need;
 }
 
 static void note_offer(struct sched_member *member, bool busy, uint64_t now)

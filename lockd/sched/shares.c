@@ -280,11 +280,11 @@ static bool is_kept_off(const struct sched_device *device, uint64_t now)
     const struct sched_party *waits = NULL;
     uint64_t need = 0;
 
-    for (const struct sched_node *at = sched_order_first(&device->waiting.queue);
-         at != NULL && waits == NULL; at = sched_order_next(at)) {
-        const struct sched_party *party = sched_party_of(at, wait.queued);
-
-        waits = party->share.batch_queued ? party : NULL;
+    sched_each_queued (party, &device->waiting.queue) {
+        if (party->share.batch_queued) {
+            waits = party;
+            break;
+        }
     }
     if (waits == NULL || device->sched->settings.exclusive)
         return false;

@@ -350,7 +350,8 @@ static inline struct sched_party *sched_party_queued(const struct sched_node *no
     for (struct sched_party *party = sched_party_queued(sched_order_first(order)),             \
                             *party##_next;                                                     \
          party != NULL &&                                                                      \
-         (party##_next = sched_party_queued(sched_order_next(&party->wait.queued)), true);     \
+         (party##_next = sched_party_queued(sched_order_next(order, &party->wait.queued)),     \
+         true);                                                                                \
          party = party##_next)
 
 /* The bytes that it says are pinned, as far as it ever was allowed so much. */

@@ -44,7 +44,7 @@ static const char *check_sets(const struct sched_member *member, bool busy)
         return "stopping";
     if ((member->books.victim_of != NULL) != (!busy && member->budget > 0))
         return "victims";
-    if (member->books.victim.in != (member->books.victim_of != NULL))
+    if (sched_order_has(&member->books.victim) != (member->books.victim_of != NULL))
         return "place among the victims";
     return NULL;
 }
@@ -84,7 +84,7 @@ static const char *check_turn(const struct sched_party *party)
 
     if (party->turn.held == lockd_list_empty(&party->turn.holder))
         return "holders";
-    if (queued != party->wait.queued.in || (queued && party->turn.held))
+    if (queued != sched_order_has(&party->wait.queued) || (queued && party->turn.held))
         return "queue";
     if (gang->runs != (gang->held_count == gang->party_count))
         return "a gang runs with all its places and only with them";
