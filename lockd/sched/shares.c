@@ -264,7 +264,8 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
             if (share->going == NULL || goes_until(party, now) >= goes_until(share->going, now))
                 share->going = party;
         } else if (!party->turn.backfilled) {
-            share->batch_went = (share->batch_went || !share->batch_held) && party->bursts.went;
+            share->batch_went = (share->batch_went || !share->batch_held) &&
+                                party->bursts.went && is_brief(party, now);
             share->batch_held = true;
             share->batch_runs = share->batch_runs || party->books.running_members != 0;
             share->coming = party;

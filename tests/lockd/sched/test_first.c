@@ -405,6 +405,18 @@ static void credit_of_one_that_is_interrupted_stays(void **state)
     assert_in_range(other->device->fair.level - other->fair.virtual_ns, owed - 10 * STEP, owed);
 }
 
+/* 0 ended another turn when it was new, and never rests. Its time counts for the others all the same,
+ * so the account pays for the requests of 1 for good. */
+static void credit_rises_while_a_training_runs_that_went_first(void **state)
+{
+    struct harness *h = *state;
+
+    begin_both(h);
+    run_bursts(h, 3, 500 * MS, 4 * SECOND);
+    sched_member_find(h->client[0].client, h->client[0].state.uuid)->party->bursts.went = true;
+    assert_in_range(run_bursts(h, 150, 500 * MS, 4 * SECOND), 0, STOPPED * STEP);
+}
+
 /* --- new programs --- */
 
 static void new_one_goes_at_once_where_the_other_one_has_long_computed(void **state)
@@ -525,6 +537,7 @@ int main(void)
         scenario(credit_spent_the_others_keep_the_floor),
         scenario(credit_rises_while_one_of_the_others_runs_beside),
         scenario(credit_of_one_that_is_interrupted_stays),
+        scenario(credit_rises_while_a_training_runs_that_went_first),
         scenario(credit_spent_training_beside_a_small_holder_keeps_the_floor),
         scenario(credit_spent_by_one_user_is_not_waited_for_by_another),
         scenario(new_one_goes_at_once_where_the_other_one_has_long_computed),
