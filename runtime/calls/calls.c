@@ -167,25 +167,30 @@ static void bound_work(CUstream stream, unsigned call)
         gs_throttle_bound(&gs_gate_self, stream, (call & GS_CALL_PER_THREAD) != 0);
 }
 
-/* The answer to a copy or a set that is refused; CUDA_SUCCESS: it is not. Before the memory the driver looks at the stream:
- * the legacy stream disturbs captures, also with no bytes. */
-static CUresult refusal_on(bool per_thread, CUstream stream)
+/* The answer to a copy or a set that is refused; CUDA_SUCCESS: it is not. Before the memory the
+ * driver (580) looks at the stream. The legacy stream disturbs captures, also with no bytes; a
+ * stream of the program's own needs no current context; a capture that is invalid stays so, and
+ * records any set else. */
+static CUresult refusal_on(bool sets, bool per_thread, CUstream stream)
 {
-    CUresult result = gs_context_refusal(), asked = CUDA_SUCCESS;
+    const CUstreamCaptureStatus status = gs_capture_status(stream, per_thread);
+    CUresult result = CUDA_SUCCESS;
+    CUcontext context;
 
+    if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE && sets)
+        return CUDA_SUCCESS;
     if (stream == CU_STREAM_LEGACY || (stream == NULL && !per_thread))
-        asked = gs_driver.cuMemsetD8Async(0, 0, 0, CU_STREAM_LEGACY);
-    return asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? asked : result;
+        result = gs_driver.cuMemsetD8Async(0, 0, 0, CU_STREAM_LEGACY);
+    else if (stream != NULL && stream != CU_STREAM_PER_THREAD &&
+             gs_driver.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS &&
+             gs_context_check(context) == CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? result : gs_context_refusal();
 }
-
-/* A fill that is captured is recorded whatever its memory is. */
-static CUresult fill_refusal_on(bool per_thread, CUstream stream)
-{
-    return gs_capture_records(stream, per_thread) ? CUDA_SUCCESS
-                                                  : refusal_on(per_thread, stream);
-}
-#define REFUSAL_COPY(per_thread, ...)    refusal_on(per_thread, FIRST(__VA_ARGS__, 0))
-#define REFUSAL_SET(per_thread, ...)     fill_refusal_on(per_thread, FIRST(__VA_ARGS__, 0))
+#define REFUSAL_COPY(per_thread, ...)    refusal_on(false, per_thread, FIRST(__VA_ARGS__, 0))
+#define REFUSAL_SET(per_thread, ...)     refusal_on(true, per_thread, FIRST(__VA_ARGS__, 0))
 #define REFUSAL_CAPTURE(per_thread, ...) gs_context_refusal()
 #define REFUSAL_LAUNCH                   REFUSAL_CAPTURE
 #define REFUSAL_WORK                     REFUSAL_CAPTURE

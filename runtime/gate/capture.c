@@ -45,16 +45,15 @@ bool gs_capture_active(void)
     return atomic_load_explicit(&captures, memory_order_acquire) > 0;
 }
 
-bool gs_capture_records(CUstream stream, bool per_thread)
+CUstreamCaptureStatus gs_capture_status(CUstream stream, bool per_thread)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult result;
+    CUresult result = CUDA_SUCCESS;
 
-    if (!gs_capture_active())
-        return false;
-    result = per_thread ? gs_driver.cuStreamIsCapturing_ptsz(stream, &status)
-                        : gs_driver.cuStreamIsCapturing(stream, &status);
-    return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (gs_capture_active())
+        result = per_thread ? gs_driver.cuStreamIsCapturing_ptsz(stream, &status)
+                            : gs_driver.cuStreamIsCapturing(stream, &status);
+    return result == CUDA_SUCCESS ? status : CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 bool gs_capture_refuses(void)

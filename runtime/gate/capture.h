@@ -17,8 +17,8 @@ void gs_capture_look(uint64_t now);
 /* True while the client thread may ask about streams whose captures have just ended. Any thread. */
 bool gs_capture_asks(void);
 
-/* True if work queued on stream is only recorded now. Any thread. */
-bool gs_capture_records(CUstream stream, bool per_thread);
+/* Of the capture that records what is queued on the stream; none if nothing does. Any thread. */
+CUstreamCaptureStatus gs_capture_status(CUstream stream, bool per_thread);
 
 /* The calling thread is about to begin a capture, inside the gate (waits, for a bounded time, for
  * synchronising calls of ours). beside: outside the closed gate, and only beside another capture,

@@ -155,8 +155,8 @@ static unsigned go_through(const struct request *request)
     if ((request->call & GS_CALL_BUILDS) != 0 && gs_capture_active())
         return GS_PASS_NESTED;
     return (request->call & GS_CALL_QUEUES) != 0 &&
-                   gs_capture_records(request->stream,
-                                      (request->call & GS_CALL_PER_THREAD) != 0)
+                   gs_capture_status(request->stream, (request->call & GS_CALL_PER_THREAD) !=
+                                                          0) != CU_STREAM_CAPTURE_STATUS_NONE
                ? GS_PASS_NESTED | GS_PASS_RECORDED
                : GS_PASS_REFUSED;
 }

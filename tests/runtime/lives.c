@@ -39,7 +39,7 @@ static void *run_work(void *unused)
     (void)unused;
     OK(cuCtxSetCurrent(context));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    while (!atomic_load(&over)) {
+    for (unsigned round = 1; !atomic_load(&over); round++) {
         OK(cuMemAllocAsync(&address, 5 * MIB, stream));
         OK(cuMemsetD8Async(address, 1, 5 * MIB, stream));
         OK(cuMemFreeAsync(address, stream));
@@ -47,6 +47,8 @@ static void *run_work(void *unused)
         OK(cuMemFreeAsync(address, stream));
         OK(cuMemAllocAsync(&address, 3 * MIB, stream));
         OK(cuMemFreeAsync(address, stream));
+        if (round % 64 == 0) /* else the queue grows for as long as the machine is busy */
+            OK(cuStreamSynchronize(stream));
     }
     OK(cuStreamSynchronize(stream));
     return NULL;

@@ -128,9 +128,30 @@ static void refuse_beside_capture(CUdeviceptr freed, bool per_thread)
     }
     OK(cuStreamIsCapturing(captured, &status));
     CHECK(status == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    GIVES(cuMemcpyHtoDAsync(freed, bytes, sizeof bytes, captured),
+          CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    GIVES(cuMemsetD8Async(freed, 1, sizeof bytes, captured),
+          CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     GIVES(cuStreamEndCapture(captured, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     OK(cuStreamDestroy(captured));
     OK(cuStreamDestroy(other));
+}
+
+/* A stream of the program's own needs no current context (an H200, driver 580). */
+static void copy_without_context(CUdeviceptr freed, CUdeviceptr good, CUcontext context)
+{
+    static uint8_t bytes[16];
+    CUstream stream;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuCtxSetCurrent(NULL));
+    OK(cuMemcpyHtoDAsync(good, bytes, sizeof bytes, stream));
+    OK(cuMemsetD8Async(good, 0, sizeof bytes, stream));
+    GIVES(cuMemcpyHtoDAsync(freed, bytes, sizeof bytes, stream), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemsetD8Async(freed, 0, sizeof bytes, stream), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpyHtoD(freed, bytes, sizeof bytes), CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamDestroy(stream));
 }
 
 /* fills by parameters of any kind, whose context is NULL: the driver takes the memory's */
@@ -242,6 +263,7 @@ void mappings_case_freed(void)
         fill_nodes_of_any_kind(freed, good);
         refuse_beside_capture(freed, false);
         refuse_beside_capture(freed, true);
+        copy_without_context(freed, good, context);
         capture_fill(freed, 16);
         free_below_node(bytes, context);
         OK(cuMemAlloc(&freed, bytes));

@@ -101,7 +101,12 @@ static CUresult check_legacy(const struct sim_stream *stream, bool submits)
 
 CUresult sim_capture_check_submit(struct sim_stream *stream)
 {
-    return check_legacy(stream, true);
+    const CUresult sticky = __atomic_load_n(&stream->context->sticky, __ATOMIC_RELAXED);
+
+    if (sticky)
+        return sticky;
+    return stream->capture && stream->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                                                       : check_legacy(stream, true);
 }
 
 CUresult sim_capture_check_sync(struct sim_context *context)

@@ -176,23 +176,23 @@ SIM_STREAM_API(cuMemcpyPeer, _ptds,
                    ? copy_line(&call, DEFAULT, to, SIDE_DEVICE, from, SIDE_DEVICE, size, true)
                    : CUDA_ERROR_INVALID_CONTEXT)
 SIM_STREAM_API(cuMemcpyAsync, _ptsz,
-               (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream), SIM_CTX,
+               (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream), SIM_INIT,
                copy_line(&call, STREAM, to, SIDE_ANY, from, SIDE_ANY, size, false))
 SIM_STREAM_API(cuMemcpyHtoDAsync_v2, _ptsz,
-               (CUdeviceptr to, const void *from, size_t size, CUstream stream), SIM_CTX,
+               (CUdeviceptr to, const void *from, size_t size, CUstream stream), SIM_INIT,
                copy_line(&call, STREAM, to, SIDE_DEVICE, (CUdeviceptr)from, SIDE_HOST, size,
                          false))
 SIM_STREAM_API(cuMemcpyDtoHAsync_v2, _ptsz,
-               (void *to, CUdeviceptr from, size_t size, CUstream stream), SIM_CTX,
+               (void *to, CUdeviceptr from, size_t size, CUstream stream), SIM_INIT,
                copy_line(&call, STREAM, (CUdeviceptr)to, SIDE_HOST, from, SIDE_DEVICE, size,
                          false))
 SIM_STREAM_API(cuMemcpyDtoDAsync_v2, _ptsz,
-               (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream), SIM_CTX,
+               (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream), SIM_INIT,
                copy_line(&call, STREAM, to, SIDE_DEVICE, from, SIDE_DEVICE, size, false))
 SIM_STREAM_API(cuMemcpyPeerAsync, _ptsz,
                (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                 size_t size, CUstream stream),
-               SIM_CTX,
+               SIM_INIT,
                to_context &&from_context
                    ? copy_line(&call, STREAM, to, SIDE_DEVICE, from, SIDE_DEVICE, size, false)
                    : CUDA_ERROR_INVALID_CONTEXT)
@@ -200,16 +200,16 @@ SIM_STREAM_API(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D *box), SIM_CTX,
                copy_2d(&call, DEFAULT, box, true))
 SIM_STREAM_API(cuMemcpy2DUnaligned_v2, _ptds, (const CUDA_MEMCPY2D *box), SIM_CTX,
                copy_2d(&call, DEFAULT, box, true))
-SIM_STREAM_API(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D *box, CUstream stream), SIM_CTX,
+SIM_STREAM_API(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D *box, CUstream stream), SIM_INIT,
                copy_2d(&call, STREAM, box, false))
 SIM_STREAM_API(cuMemcpy3D_v2, _ptds, (const CUDA_MEMCPY3D *box), SIM_CTX,
                copy_3d(&call, DEFAULT, box, true))
-SIM_STREAM_API(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D *box, CUstream stream), SIM_CTX,
+SIM_STREAM_API(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D *box, CUstream stream), SIM_INIT,
                copy_3d(&call, STREAM, box, false))
 SIM_STREAM_API(cuMemcpy3DPeer, _ptds, (const CUDA_MEMCPY3D_PEER *box), SIM_CTX,
                copy_3d_peer(&call, DEFAULT, box, true))
 SIM_STREAM_API(cuMemcpy3DPeerAsync, _ptsz, (const CUDA_MEMCPY3D_PEER *box, CUstream stream),
-               SIM_CTX, copy_3d_peer(&call, STREAM, box, false))
+               SIM_INIT, copy_3d_peer(&call, STREAM, box, false))
 SIM_STREAM_API(cuMemcpyBatchAsync, _ptsz,
                (CUdeviceptr * to, CUdeviceptr *from, size_t *sizes, size_t count,
                 CUmemcpyAttributes *attributes, size_t *indexes, size_t attribute_count,

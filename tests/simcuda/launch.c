@@ -264,13 +264,13 @@ static CUresult launch_config(struct sim_call *call, const CUlaunchConfig *confi
 
 SIM_STREAM_API(cuLaunchKernel, _ptsz,
                (CUfunction function, SHAPE, CUstream stream, void **values, void **extra),
-               SIM_CTX,
+               SIM_INIT,
                launch_submit(&call, sim_stream(&call, stream, per_thread),
                              LAUNCH(values, extra)))
 SIM_STREAM_API(cuLaunchCooperativeKernel, _ptsz,
-               (CUfunction function, SHAPE, CUstream stream, void **values), SIM_CTX,
+               (CUfunction function, SHAPE, CUstream stream, void **values), SIM_INIT,
                launch_submit(&call, sim_stream(&call, stream, per_thread),
                              LAUNCH(values, NULL)))
 SIM_STREAM_API(cuLaunchKernelEx, _ptsz,
                (const CUlaunchConfig *config, CUfunction function, void **values, void **extra),
-               SIM_CTX, launch_config(&call, config, function, values, extra, per_thread))
+               SIM_INIT, launch_config(&call, config, function, values, extra, per_thread))

@@ -103,7 +103,7 @@ static CUresult set_box(struct sim_call *call, struct sim_stream *stream, CUdevi
     SIM_STREAM_API(cuMemsetD##bits##_v2, _ptds, (CUdeviceptr to, type value, size_t count),    \
                    SIM_CTX, set_box(&call, DEFAULT, to, 0, value, bits / 8, count, 1))         \
     SIM_STREAM_API(cuMemsetD##bits##Async, _ptsz,                                              \
-                   (CUdeviceptr to, type value, size_t count, CUstream stream), SIM_CTX,       \
+                   (CUdeviceptr to, type value, size_t count, CUstream stream), SIM_INIT,      \
                    set_box(&call, STREAM, to, 0, value, bits / 8, count, 1))                   \
     SIM_STREAM_API(cuMemsetD2D##bits##_v2, _ptds,                                              \
                    (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),    \
@@ -112,7 +112,8 @@ static CUresult set_box(struct sim_call *call, struct sim_stream *stream, CUdevi
     SIM_STREAM_API(cuMemsetD2D##bits##Async, _ptsz,                                            \
                    (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,     \
                     CUstream stream),                                                          \
-                   SIM_CTX, set_box(&call, STREAM, to, pitch, value, bits / 8, width, height))
+                   SIM_INIT,                                                                   \
+                   set_box(&call, STREAM, to, pitch, value, bits / 8, width, height))
 
 SET_API(8, unsigned char)
 SET_API(16, unsigned short)

@@ -369,7 +369,6 @@ CUresult sim_submit_after(struct sim_call *call, struct sim_stream *stream, stru
         sim_op_put(op);
         return call->result;
     }
-    result = result ? result : __atomic_load_n(&stream->context->sticky, __ATOMIC_RELAXED);
     result = result ? result : sim_capture_check_submit(stream);
     if (result) {
         sim_op_put(op);

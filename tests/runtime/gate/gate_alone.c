@@ -41,9 +41,11 @@ bool gs_capture_active(void)
     return atomic_load(&gate_capturing);
 }
 
-bool gs_capture_records(CUstream stream, bool per_thread)
+CUstreamCaptureStatus gs_capture_status(CUstream stream, bool per_thread)
 {
-    return atomic_load(&gate_capturing) && stream != NULL && !per_thread;
+    return atomic_load(&gate_capturing) && stream != NULL && !per_thread
+               ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+               : CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 bool gs_capture_begins(CUstream stream, bool per_thread, bool beside)
