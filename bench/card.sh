@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The benchmarks that need a card, one after the other, each within its time: bench/card.sh [PART...]   (default: all)
-#   gate allocation handoff handover repeat many interactive startup disposable spatial thesis solo release ipc equal overcommit train generate cache serving notebook frontier
+#   gate allocation handoff handover repeat many interactive cold startup disposable spatial thesis solo release ipc equal overcommit train generate cache serving notebook frontier
 # Takes the programs from $GS_BUILD, build/gpu (tests/gpu/bundle.sh) or build/dev; leaves PART.json and PART.txt in $OUT
 # (default docs/results). A table last: what each part said at its end, and how long it took. GS_SECONDS: no part is begun
 # that could end later than that. GS_PATIENCE=N: each may take N times as long (a busy machine).
@@ -15,7 +15,7 @@ bundle=$(realpath "$bundle") out=${OUT:-docs/results} left=${GS_SECONDS:-100000}
 export GS_BUILD=$bundle LD_LIBRARY_PATH=$bundle/lib:$bundle/runtime${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 mkdir -p "$out"
 
-declare -A limit=([gate]=20 [allocation]=150 [handoff]=280 [handover]=170 [many]=230 [interactive]=130 [thesis]=150 [solo]=200 [release]=60 [ipc]=60 [equal]=240
+declare -A limit=([gate]=20 [allocation]=150 [handoff]=280 [handover]=170 [many]=230 [interactive]=130 [cold]=330 [thesis]=150 [solo]=200 [release]=60 [ipc]=60 [equal]=240
     [repeat]=180 [startup]=240 [disposable]=240 [overcommit]=280 [train]=180 [generate]=180 [cache]=180 [spatial]=260 [serving]=590 [notebook]=590 [frontier]=590)
 program() { # PART: its command
     case $1 in
@@ -34,6 +34,7 @@ program() { # PART: its command
     frontier) echo "python3 bench/serving_bench.py --case frontier --rates 0.1,0.2,0.4,0.6 --budget 570" ;;
     many) echo "python3 bench/many_bench.py --quick" ;;
     interactive) echo "python3 bench/interactive_bench.py" ;;
+    cold) echo "python3 bench/cold_bench.py" ;;
     thesis) echo "python3 bench/thesis_bench.py" ;;
     solo) echo "python3 bench/solo_bench.py" ;;
     release) echo "$bundle/bench/release_bench" ;;
@@ -43,7 +44,7 @@ program() { # PART: its command
     esac
 }
 
-[ $# != 0 ] || set -- gate allocation handoff handover repeat many interactive startup disposable spatial thesis solo release ipc equal overcommit train generate cache serving notebook frontier
+[ $# != 0 ] || set -- gate allocation handoff handover repeat many interactive cold startup disposable spatial thesis solo release ipc equal overcommit train generate cache serving notebook frontier
 for part in "$@"; do
     program "$part" >/dev/null || { echo "card.sh: no part '$part'; there are: ${!limit[*]}" >&2; exit 2; }
 done
