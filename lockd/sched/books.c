@@ -339,8 +339,8 @@ void sched_books_ran(struct sched_party *party, uint64_t now)
 {
     const uint64_t ns = sched_less(now, party->time.counted_at);
     /* beside another user's programs a turn that has begun to run is had, whatever is made of it */
-    const bool had = party->device->measure.several && party->turn.started != 0 &&
-                     !sched_party_has(party, SCHED_HUNGRY),
+    const bool had = party->device->measure.several && party->turn.started != 0,
+               contended = party->device->turns.waiters || party->device->turns.elsewhere != 0,
                keeps = party->turn.held && party->gang->runs &&
                        (had || !sched_party_has(party, GS_STATE_WANT));
 
@@ -349,9 +349,10 @@ void sched_books_ran(struct sched_party *party, uint64_t now)
         return;
     party->time.last_ran = now;
     party->time.ran += ns;
-    sched_policy_of(party->device)
-        ->ran(party, ns, party->device->turns.waiters || party->device->turns.elsewhere != 0,
-              now);
+    if (contended)
+        sched_vain_had(party->device, party->wanting.user,
+                       ns / sched_max(party->device->turns.holder_count, 1));
+    sched_policy_of(party->device)->ran(party, ns, contended, now);
 }
 
 void sched_books_device_ran(struct sched_device *device, uint64_t now)
@@ -360,13 +361,18 @@ void sched_books_device_ran(struct sched_device *device, uint64_t now)
         sched_books_ran(party, now);
 }
 
-void sched_books_ahead(struct sched_member *member, uint64_t bytes, uint64_t now)
+void sched_books_ahead(struct sched_member *member, uint64_t now)
 {
     struct sched_device *device = member->device;
     struct sched_party_turn *turn = &member->party->turn;
-    const uint64_t came = sched_less(bytes, member->books.came);
+    const uint64_t asked = member->books.asked,
+                   has = sched_min(member->report.resident, asked) +
+                         sched_min(member->budget, asked),
+                   came = sched_less(has, member->books.came);
 
-    member->books.came += came;
+    if (came == 0)
+        return;
+    member->books.came = has;
     turn->progress = device->measure.several
                          ? sched_min(now, turn->progress + came * 1000 / (SLOWEST / 1000000))
                          : now;
@@ -389,6 +395,7 @@ void sched_books_time(struct sched_member *member, uint64_t now)
     uint64_t held_off;
 
     sched_books_ran(member->party, now);
+    sched_vain_count(member->device, now);
     sched_share_count(member->device, now);
     held_off = member->device->turns.held_off_ns - member->time.held_off_then;
     member->time.held_off_then = member->device->turns.held_off_ns;

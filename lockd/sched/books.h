@@ -30,6 +30,6 @@ void sched_books_stays(struct sched_member *member, uint64_t stays);
 void sched_books_time(struct sched_member *member, uint64_t now);
 void sched_books_ran(struct sched_party *party, uint64_t now);
 void sched_books_device_ran(struct sched_device *device, uint64_t now); /* all its holders */
-/* Its turn got ahead: memory came, or room for it. bytes: of both together, now. Beside programs of
- * other users it gets ahead by no more time than these bytes need. */
-void sched_books_ahead(struct sched_member *member, uint64_t bytes, uint64_t now);
+/* Its turn gets ahead as memory comes that it asked for when its turn began, or room for that; beside
+ * programs of other users by no more time than these bytes need. To be called when some has. */
+void sched_books_ahead(struct sched_member *member, uint64_t now);

@@ -96,8 +96,8 @@ static void raise_budget(struct sched_member *member, uint64_t goal, uint64_t st
 
     if (member->sent.ended || to <= member->budget || (to < goal && to - member->budget < step))
         return;
-    sched_books_ahead(member, member->report.resident + to, now);
     change_budget(member, to, now);
+    sched_books_ahead(member, now);
 }
 
 /* A member that needs more than there is gets its demand only if no other has memory on the

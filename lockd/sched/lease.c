@@ -30,10 +30,11 @@ static void begin_party(struct sched_party *party, uint64_t length, uint64_t now
     party->device->turns.generation++; /* there is a time now when it must stop */
     party->turn.progress = now;
     lockd_each (struct sched_member, member, &party->members, of_party) {
-        member->books.most = 0;
-        member->books.came = member->report.resident + member->budget;
+        member->books.asked = member->report.demand;
+        member->books.came = 0;
+        sched_books_ahead(member, now);
     }
-    party->time.ran = 0;
+    party->time.ran = party->turn.vain = 0;
     party->time.counted_at = now;
     /* a party that only keeps its place for the others of the gang has begun */
     party->turn.started =
@@ -213,6 +214,7 @@ static void end_party(struct sched_party *party, uint64_t now)
     const struct sched_policy *policy = sched_policy_of(device);
 
     sched_books_ran(party, now);
+    sched_vain_ended(party, now);
     if (device->turns.leases && party->gang->runs && policy->ended != NULL)
         policy->ended(party);
     party->turn.held = party->turn.begun = false;

@@ -128,8 +128,8 @@ struct sched_member_books {
     uint64_t offered; /* it cannot stop for want of memory: since when there is some for it that
                          it has not taken; LOCKD_NEVER */
     bool refuses; /* ... for so long that it cannot be true; or it runs on, and asks for none */
-    uint64_t most; /* that was resident in this turn; to come and go gets nobody ahead */
-    uint64_t came; /* ... with the budget */
+    uint64_t asked; /* its demand when its turn began: to ask for more gets nobody ahead */
+    uint64_t came;  /* of that, as memory and as budget, the most in this turn */
 };
 
 /* Where a member's time went, up to counted_at: books.c. */
@@ -181,20 +181,22 @@ struct sched_party_wait {
 /* A party's turn: lease.c. */
 struct sched_party_turn {
     struct lockd_list holder; /* on device->turns.holders while held, in order of admission */
-    bool held;         /* it has its place on the device; it runs when its whole gang has */
-    bool begun;        /* ... and has, in this turn: its time counts */
-    bool backfilled;   /* admitted past a waiting head of the queue: gives way to it at once */
-    bool interrupted;  /* its gang's last turn was ended before its time for another one's */
-    bool interrupts;   /* its turn ended another party's turn before its time */
-    bool measured;     /* the switch to it is to be measured: it has not come to run yet */
-    uint32_t skipped;  /* so many turns in a row ended without it coming to run */
-    uint64_t cleared;  /* when the switch to it began: others were stopped, or its turn */
-    uint64_t progress; /* when its turn last got ahead: it began, or memory came */
-    uint64_t started;  /* when it first ran in this turn; 0: not yet */
-    uint64_t length;   /* ns it may run when others wait */
-    uint64_t until;    /* its turn is over then, if anybody waits */
-    uint64_t knotted;  /* it and others wait for each other's memory since then: stop.c; 0 */
-    uint64_t count;    /* of its turns */
+    bool held;        /* it has its place on the device; it runs when its whole gang has */
+    bool begun;       /* ... and has, in this turn: its time counts */
+    bool backfilled;  /* admitted past a waiting head of the queue: gives way to it at once */
+    bool interrupted; /* its gang's last turn was ended before its time for another one's */
+    bool interrupts;  /* its turn ended another party's turn before its time */
+    bool measured;    /* the switch to it is to be measured: it has not come to run yet */
+    uint32_t skipped; /* so many turns in a row ended without it coming to run */
+    uint64_t vain;    /* of this turn, the time in which nothing ran by its own fault: vain.c */
+    uint64_t pays_until; /* ... it waits until all had so much: vain.c */
+    uint64_t cleared;    /* when the switch to it began: others were stopped, or its turn */
+    uint64_t progress;   /* when its turn last got ahead: it began, or memory came */
+    uint64_t started;    /* when it first ran in this turn; 0: not yet */
+    uint64_t length;     /* ns it may run when others wait */
+    uint64_t until;      /* its turn is over then, if anybody waits */
+    uint64_t knotted;    /* it and others wait for each other's memory since then: stop.c; 0 */
+    uint64_t count;      /* of its turns */
 };
 
 /* When a party ran: books.c. */
@@ -226,6 +228,13 @@ struct sched_faded {
     uint64_t ns, at;
 };
 
+/* Time of the device while others waited, in which something ran or a turn was in vain: vain.c. What
+ * is counted during a plan and after it is fresh until the next plan. */
+struct sched_had {
+    uint64_t ns, fresh;
+    uint32_t plan;
+};
+
 struct sched_passed {
     uint64_t busy, lost, hold; /* of the device's need_busy, its lost, and its sum of hold */
 };
@@ -242,11 +251,13 @@ struct sched_user {
     struct lockd_list of_device;
     uint32_t id;
     uint32_t wanting;
-    uint64_t weights;        /* of them */
-    uint64_t since;          /* when that changed last */
-    uint64_t first_weights;  /* shares.c: of those that go first */
-    struct sched_faded had;  /* shares.c: by these */
-    struct sched_faded vain; /* stop.c: that others waited for turns in which nothing ran */
+    uint64_t weights;       /* of them */
+    uint64_t since;         /* when that changed last */
+    uint64_t first_weights; /* shares.c: of those that go first */
+    struct sched_faded had; /* shares.c: by these */
+    struct sched_had all;   /* vain.c: what its programs had */
+    uint64_t
+        pays_until; /* ... and it waits until those of others had so much, for turns in vain */
     uint64_t denied_at; /* denial.c: a claim of its programs last proved wrong; 0: none has */
     /* denial.c: bytes that its programs last found in use by programs that should have left; when */
     uint64_t found, found_at;
@@ -406,6 +417,8 @@ struct sched_device_turns {
     bool leases, waiters;
     uint64_t generation;  /* rises when holders or their needs change */
     uint64_t held_off_ns; /* the policy: in all, while others went first */
+    struct sched_had had; /* vain.c: of all parties */
+    uint64_t vain_at;     /* vain.c: time in vain is counted up to then */
     uint64_t switches;
     uint64_t switch_ns; /* what one costs, measured: quantum.c; 0: not yet */
 };

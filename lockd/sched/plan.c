@@ -242,12 +242,14 @@ static void recount_device(struct sched_device *device, uint64_t now)
     }
 }
 
-static void note_deadline(struct sched_device *device)
+static void note_deadline(struct sched_device *device, uint64_t now)
 {
     device->deadline = sched_min(device->grace_at, device->stop_at);
     sched_sooner(&device->deadline, device->told.exact_at);
     sched_sooner(&device->deadline, device->evict_at);
-    sched_sooner(&device->deadline, sched_measure_deadline(device));
+    /* what this plan stopped may have been due to be asked about before it */
+    sched_sooner(&device->deadline,
+                 sched_max(sched_measure_deadline(device), now + LOOK_AGAIN));
     if (device->waiting.queue.count + device->waiting.apart.count != 0) {
         sched_sooner(&device->deadline, device->revoke.at);
         sched_sooner(&device->deadline, device->waiting.again_at);
@@ -326,7 +328,7 @@ static void plan_device(struct sched_device *device, uint64_t now)
     }
     if (lockd_list_empty(&device->agenda.settle))
         lockd_list_remove(&device->agenda.pending); /* what put it there again has been done */
-    note_deadline(device);
+    note_deadline(device, now);
 }
 
 void sched_plan(struct sched *sched, uint64_t now)

@@ -41,6 +41,7 @@
 #include "lockd/sched/device.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
+#include "lockd/sched/vain.h"
 
 #define DEBT_ROUNDS 4
 /* quanta; the rest of it follows when the others of the round had theirs */
@@ -326,11 +327,9 @@ static void count_ran(struct sched_party *party, uint64_t ns, bool contended, ui
     party->fair.virtual_ns += to_virtual(party, ns);
 }
 
-/* Others were kept off for it since then, and it did not run: it and its user pay as if it had. */
-static void pay_for(struct sched_party *party, uint64_t since)
+/* Others were kept off for it for so long, and it did not run: it and its user pay as if it had. */
+static void pay_for(struct sched_party *party, uint64_t ns)
 {
-    const uint64_t ns = sched_less(party->time.counted_at, since);
-
     count_user(party, ns);
     party->fair.virtual_ns += to_virtual(party, ns);
     party->time.last_ran = party->time.counted_at;
@@ -346,16 +345,17 @@ static void charge_turn(struct sched_party *party)
 
     if (party->device->turns.waiters && !party->turn.interrupted && !party->share.first)
         party->fair.virtual_ns += switch_charge(party, party->turn.interrupts) * missing / 100;
-    if (party->turn.skipped != 0 ||
-        (party->turn.interrupts && party->turn.started == 0 && !party->turn.interrupted))
-        pay_for(party, party->turn.cleared);
+    if (party->turn.interrupts && party->turn.started == 0 && !party->turn.interrupted)
+        pay_for(party, sched_less(party->time.counted_at, party->turn.cleared));
+    else if (party->turn.skipped != 0 || sched_vain_was_late(party))
+        pay_for(party, party->turn.vain);
     party->turn.interrupts = false;
 }
 
 static void charge_given_up(struct sched_party *party)
 {
     party->fair.virtual_ns += switch_charge(party, true);
-    pay_for(party, party->device->cleared.at);
+    pay_for(party, sched_less(party->time.counted_at, party->device->cleared.at));
     party->turn.interrupts = false;
 }
 

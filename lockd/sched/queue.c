@@ -180,12 +180,18 @@ static bool waits_for_kin(const struct sched_party *party)
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
     struct sched_party *first = sched_party_queued(sched_order_first(&device->waiting.queue)),
-                       *waits = NULL, *owes = NULL;
+                       *waits = NULL, *owes = NULL, *pays = NULL;
 
     sched_each_queued (party, &device->waiting.queue) {
-        const enum sched_turn_now now =
-            party->wait.first ? SCHED_TURN_DUE : sched_share_now(party);
+        enum sched_turn_now now;
 
+        if (!party->wait.first && sched_vain_pays(party)) {
+            pays = pays != NULL ? pays : party;
+            continue;
+        }
+        if (pays != NULL && sched_party_is_background(party))
+            break;
+        now = party->wait.first ? SCHED_TURN_DUE : sched_share_now(party);
         if (owes != NULL && !sched_share_is_first(party))
             return owes; /* only parties that go first may pass a party in debt */
         if (now == SCHED_TURN_WAITS) {
@@ -203,6 +209,8 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
     }
     if (waits != NULL || owes != NULL) /* nobody can be served instead */
         return waits != NULL ? waits : owes;
+    if (pays != NULL)
+        return device->turns.holder_count == 0 || sched_queue_has_room(pays) ? pays : NULL;
     if (first != NULL || device->turns.holder_count != 0)
         return first;
     sched_each_queued (party, &device->waiting.apart) {

@@ -23,3 +23,4 @@
 #include "lockd/sched/stop.h"
 #include "lockd/sched/together.h"
 #include "lockd/sched/turns.h"
+#include "lockd/sched/vain.h"

@@ -195,10 +195,6 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
     const uint64_t claimed = sched_min(state->resident, member->sent.given),
                    resident = sched_min(claimed, member->evidence.most);
 
-    if (resident > member->report.resident &&
-        (!member->party->turn.begun || resident > member->books.most))
-        sched_books_ahead(member, resident + member->budget, now);
-    member->books.most = sched_max(member->books.most, resident);
     if (resident < member->report.resident || state->target_seq > member->report.echoed)
         member->books.owes = LOCKD_NEVER; /* it is at it */
     member->report.flags = state->flags;
@@ -209,6 +205,7 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
     member->report.demand = sched_max(state->demand, resident);
     member->report.resident = resident;
     member->report.claimed = claimed;
+    sched_books_ahead(member, now);
     member->evidence.least = sched_min(member->evidence.least, claimed);
     member->report.pinned = state->pinned;
     member->report.shared = state->shared;

@@ -8,10 +8,6 @@
  */
 #include "lockd/sched/room.h"
 
-/* A party that did not come to run in its last turn gets the time of COMING switches:
- * but in every SKIPPED_ROUND-th turn as much as any other, since it may be slow to begin. */
-#define SKIPPED_ROUND 8
-
 /* Programs of the gang that run may be in a collective, which ends once the programs that lack
  * memory, or a place, have come to run. */
 static bool is_blocked(const struct sched_gang *gang)
@@ -148,70 +144,10 @@ void sched_stop_knots(struct sched_device *device, uint64_t now)
     }
 }
 
-/* In more and more turns in a row it did not come to run. */
-static bool is_patient_turn(const struct sched_party *party)
-{
-    const uint32_t skipped = party->turn.skipped;
-
-    return skipped % SKIPPED_ROUND == 0 && (skipped & (skipped - 1)) == 0;
-}
-
-/* The least that a turn in which nothing runs may last. */
-static uint64_t least_patience(const struct sched_device *device)
-{
-    return sched_clamp(COMING * sched_device_switch(device),
-                       device->measure.several ? sched_min(sched_device_quantum(device), REPEAT)
-                                               : REPEAT,
-                       GRACE);
-}
-
-static void note_vain(struct sched_party *party, uint64_t now)
-{
-    struct sched_user *user = party->wanting.user;
-
-    party->turn.skipped++;
-    if (user != NULL && party->device->measure.several)
-        sched_faded_add(&user->vain,
-                        sched_less(now, party->turn.progress + least_patience(party->device)),
-                        now);
-}
-
-/* It lacks memory, and programs of another user have not left yet. */
-static bool lacks_what_others_keep(const struct sched_party *party)
-{
-    const struct sched_member *own = sched_member_of(party->members.next, of_party);
-
-    if (!sched_party_has(party, SCHED_HUNGRY))
-        return false;
-    lockd_each (const struct sched_member, member, &party->device->books.stopping,
-                books.stopping) {
-        if (sched_denial_is_other(member, own))
-            return true;
-    }
-    return false;
-}
-
-/* How long nothing may come of its turn. A user's programs make other users wait in vain for
- * MOVED_BY at most in about a minute, all in all. */
-static uint64_t patience_of(const struct sched_party *party, uint64_t now)
-{
-    const struct sched_user *user = party->wanting.user;
-    const uint64_t least = least_patience(party->device);
-
-    if (lacks_what_others_keep(party))
-        return GRACE;
-    if (!is_patient_turn(party))
-        return least;
-    if (!party->device->measure.several || user == NULL)
-        return GRACE;
-    return sched_max(least, sched_less(MOVED_BY, sched_faded_read(&user->vain, now)));
-}
-
 /* Until when a holder may get nowhere. Not long when the driver itself has no memory for it and
- * the books agree: then something that cannot be moved is in the way. Nor mostly for a holder
- * that was passed over and did not run since. A holder that is not given all it needs may wait
- * for others that come before it; for no other reason is it waited for. */
-static uint64_t patience_ends(const struct sched_party *party, uint64_t now)
+ * the books agree: then something that cannot be moved is in the way. A holder that is not given all
+ * it needs may wait for others that come before it; for no other reason is it waited for. */
+static uint64_t patience_ends(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
     uint64_t progress = party->turn.progress;
@@ -220,7 +156,7 @@ static uint64_t patience_ends(const struct sched_party *party, uint64_t now)
         progress = sched_max(progress, device->books.progress);
     if (sched_party_has(party, GS_STATE_SHORT) && party->books.demand > device->space.capacity)
         return progress + REPEAT;
-    return progress + patience_of(party, now);
+    return progress + GRACE;
 }
 
 /* The gang has its places and does not get ahead: it is passed over; where some of its programs
@@ -230,20 +166,18 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
     struct sched_device *device = party->device;
     struct sched_gang *gang = party->gang;
     const bool none = party->books.running_members == 0, begins = gang->closing.by == NULL;
-    uint64_t end = patience_ends(party, now);
+    uint64_t end = patience_ends(party);
 
     if (!none) {
         lockd_each (const struct sched_party, each, &gang->parties, of_gang)
-            end = sched_max(end, patience_ends(each, now));
+            end = sched_max(end, patience_ends(each));
     }
     if (now < end || (none && sched_together_is_patient(gang, now))) {
-        sched_sooner(
-            &device->grace_at,
-            sched_max(end, now + (device->measure.several ? least_patience(device) : REPEAT)));
+        sched_sooner(&device->grace_at, sched_max(end, now + sched_device_look(device)));
     } else if (!none) {
         sched_lease_set_complete(gang, now);
     } else if (gang->party_count < 2 || sched_together_stop(gang, device, now)) {
-        note_vain(party, now);
+        sched_vain_note(party, now);
         sched_lease_end(gang, now);
     } else { /* others of its gang run, and may wait for it in a kernel: all of it stops first */
         gang->closing.passed |= begins;

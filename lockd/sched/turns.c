@@ -395,7 +395,12 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     head = serve_queue(device, now);
     if (head == NULL || stays_behind(device, head)) {
         device->revoke.head = NULL; /* nobody is to stop for a head */
-        device->revoke.at = LOCKD_NEVER;
+        if (head != NULL || device->waiting.queue.count == 0) {
+            device->revoke.at = LOCKD_NEVER;
+        } else if (device->revoke.at == LOCKD_NEVER || device->revoke.at <= now) {
+            sched_books_device_ran(device, now); /* that pays for turns in vain */
+            device->revoke.at = now + TELL_PAUSE;
+        }
     } else if (!revoke_holders(device, head, now)) {
         settle_parties(device, now);
         if (sched_queue_head(device) == head)
@@ -411,6 +416,7 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
 
 void sched_turns_plan(struct sched_device *device, uint64_t now)
 {
+    sched_vain_count(device, now);
     device->turns.plans++;
     sched_share_count(device, now);
     sched_stop_watch(device, now);

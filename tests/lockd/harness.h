@@ -37,6 +37,8 @@ struct harness {
     struct sched *sched;
     struct harness_client client[HARNESS_CLIENTS];
     uint64_t now, total, free_bytes;
+    uint64_t step, since[HARNESS_CLIENTS]; /* for a scenario's own use */
+    bool ran[HARNESS_CLIENTS];
     bool bears_out; /* the card shows what each program claims */
 };
 
