@@ -6,7 +6,7 @@
  * The program holds handles of ours; the driver's handles behind them come and go chunk by
  * chunk, at the addresses where the program mapped its handle. PyTorch's expandable segments
  * and XLA allocate in this way. Memory that may be shared with others (exported, bound to a
- * multicast object, mapped twice or in part) is pinned at that moment: in place for good, and
+ * multicast object, mapped twice) is pinned at that moment: in place for good, and
  * no longer in the accounts of movable memory. Memory that is not plain device memory (host,
  * tile pools) stays the driver's from the start.
  *
