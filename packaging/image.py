@@ -22,6 +22,8 @@ import subprocess
 import tarfile
 import tempfile
 
+import licenses
+
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAMS = ["gpushare-lockd", "gpusharectl", "gpushare-device-plugin"]
 COMMANDS = ["sh", "cp", "mv", "mkdir", "chgrp", "chmod"]
@@ -42,9 +44,21 @@ def libraries(program):
     return re.findall(r"(/\S+) \(0x", out)
 
 
+def package_of(path):
+    """The Debian package with that file, which may know it by another name where /lib is /usr/lib."""
+    path = os.path.realpath(path)
+    out = subprocess.run(["dpkg-query", "-S", path, path.removeprefix("/usr"), "/usr" + path], capture_output=True, text=True,
+                         env={**os.environ, "LC_ALL": "C"}, check=False).stdout
+    found = re.findall(r"^(?!diversion by)([a-z0-9.+-]+)", out, re.M)
+    if not found:
+        raise SystemExit(f"image.py: {path} is of no package, so its licence is not known")
+    return found[0]
+
+
 class Root:
     def __init__(self, folder):
         self.folder = folder
+        self.packages = set()  # whose files are in it
 
     def put(self, source, path, mode):
         target = self.folder + path
@@ -59,10 +73,11 @@ class Root:
             name = library if "ld-linux" in library else f"/usr/lib/{os.path.basename(library)}"
             if not os.path.exists(self.folder + name):
                 self.put(library, name, 0o755)
+                self.packages.add(package_of(library))
 
     def text(self, path, text):
         os.makedirs(os.path.dirname(self.folder + path), exist_ok=True)
-        with open(self.folder + path, "w", encoding="ascii") as file:
+        with open(self.folder + path, "w", encoding="utf-8") as file:
             file.write(text)
 
 
@@ -85,10 +100,12 @@ def fill(root, stages):
     for name in COMMANDS:
         path = shutil.which(name)
         root.put_program(path, "/usr/bin/" + name)
+        root.packages.add(package_of(path))
     os.makedirs(root.folder + "/bin", exist_ok=True)
     os.symlink("../usr/bin/sh", root.folder + "/bin/sh")
     root.put(os.path.join(HERE, "cluster/deploy/node.sh"), "/usr/libexec/gpushare/node.sh", 0o755)
     root.put(os.path.join(HERE, "LICENSE"), "/usr/share/doc/gpushare/LICENSE", 0o644)
+    root.text("/usr/share/doc/gpushare/third-party.txt", licenses.texts({*root.packages, *licenses.LINKED}))
     root.text("/etc/passwd", "root:x:0:0:root:/:/bin/sh\n")
     root.text("/etc/group", f"root:x:0:\ngpushare:x:{GROUP}:\n")
     for name in ("dev", "etc/cdi", "host", "proc", "run/gpushare", "sys", "tmp", "var/lib/kubelet", "var/log/containers", "var/log/pods",

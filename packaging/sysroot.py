@@ -18,8 +18,8 @@ import sys
 import urllib.request
 
 RELEASE = "bullseye"
-PACKAGES = ["libc6", "libc6-dev", "linux-libc-dev", "libcrypt-dev", "libelf-dev", "zlib1g-dev", "libjansson-dev", "libyaml-dev",
-            "libinih-dev", "libncurses-dev", "libxxhash-dev"]
+LINKED = ["libelf-dev", "zlib1g-dev", "libjansson-dev", "libyaml-dev", "libinih-dev", "libncurses-dev", "libxxhash-dev"]
+PACKAGES = ["libc6", "libc6-dev", "linux-libc-dev", "libcrypt-dev", *LINKED]
 MIRROR = os.environ.get("GS_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 
 

@@ -56,6 +56,7 @@ def list_files(stage, version, tag):
     files.append((f"{info}/entry_points.txt", ("[console_scripts]\n" + "".join(
         f"{name} = gpushare_patch.tools:{function}\n" for name, function in SCRIPTS.items())).encode(), False))
     files.append((f"{info}/LICENSE", read(ROOT, "LICENSE"), False))
+    files.append((f"{info}/third-party.txt", read(stage, "share/doc/gpushare/third-party.txt"), False))
     return info, files
 
 

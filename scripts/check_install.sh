@@ -49,6 +49,7 @@ make_kit() { # FOLDER
         -std=gnu17 -O1 -w -fPIC -D_GNU_SOURCE -DGS_VERSION='"check"' -I. -isystem "$cuda/include")
     mkdir -p "$1"
     cp "$dist"/*"$machine".whl "$dist"/*"-linux-$machine.tar.gz" tests/install/inside.sh "$1/"
+    packaging/licenses.py --list >"$1/linked"
     [ -n "$short" ] || cp "$dist"/*_"$(dpkg --print-architecture).deb" "$1/"
     sources=$(sed -n '/^add_library(simcuda SHARED/,/)/p' tests/simcuda/CMakeLists.txt | grep -oE '[a-z_]+\.c\b' | sed 's|^|tests/simcuda/|')
     # shellcheck disable=SC2086

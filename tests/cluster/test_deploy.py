@@ -57,6 +57,7 @@ class Deploy(kit.BuildTest):
         manifest = json.loads(blob(json.loads(files["index.json"])["manifests"][0]))
         self.assertEqual(json.loads(blob(manifest["config"]))["os"], "linux")
         blob(manifest["layers"][0])
+        self.check_licences(root)
         self.check_commands(root)
 
     def test_podman_loads_and_runs_it(self):
@@ -74,6 +75,12 @@ class Deploy(kit.BuildTest):
             if done.returncode in (125, 126):
                 self.skipTest("podman runs no container here: " + done.stderr.strip())
             self.assertEqual((done.returncode, done.stdout.split()[0]), (0, program), done.stderr)
+
+    def check_licences(self, root):
+        with open(root + "/usr/share/doc/gpushare/third-party.txt", encoding="utf-8") as file:
+            named = re.findall(r"^== (\S+)$", file.read(), re.M)
+        for name in ("libc6", "libjansson4", "libelf-dev", "coreutils", "/usr/share/common-licenses/GPL-3"):
+            self.assertIn(name, named)
 
     def check_commands(self, root):
         if os.geteuid() != 0:

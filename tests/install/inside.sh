@@ -106,6 +106,15 @@ leave_stub() { # WHAT LIBRARY REMOVE...: removal with a file that cannot be rest
     [ ! -e "$library" ] || die "$what: the stub stayed"
 }
 
+check_licences() { # FILE: it must have those of the libraries in the programs, and the texts that they name
+    local name
+    zcat -f "$1" >"$work/licences" || die "there are no licences in $1" # Debian compresses it
+    while read -r name; do
+        grep -qx "== $name" "$work/licences" || die "$1 has no licence of $name"
+    done <"$kit/linked"
+    grep -q 'GNU LESSER GENERAL PUBLIC LICENSE' "$work/licences" || die "$1 has not the text of the LGPL"
+}
+
 folders_of() { [ ! -d "$1" ] || find "$1" -type d | sort; } # FOLDER
 
 # What install.sh and uninstall.sh do with folders and users that are not as usual.
@@ -163,6 +172,7 @@ check_tarball() {
     check_odd_prefixes "$unpacked"
     everything >"$work/before"
     "$unpacked/install.sh" "$prefix" >"$work/install.out"
+    check_licences "$prefix/share/doc/gpushare/third-party.txt"
     PATH=$prefix/bin:$PATH
     hash -r
     cp "$kit/program" "$work/patched"
@@ -206,6 +216,7 @@ check_wheel() {
     snapshot() { (cd "$env" && find . -type f ! -name '*.pyc' -exec sha256sum {} + -o -type l -printf '%p %l\n' | sort); }
     snapshot >"$work/env-before"
     "$env/bin/pip" install -q --no-index "$kit"/gpushare_patch-*.whl >"$work/pip.out" 2>&1
+    check_licences "$(echo "$env"/lib/python3*/site-packages/gpushare_patch-*.dist-info/third-party.txt)"
     # a disk that is full: for the library, then for the patched interpreter
     limits=500
     [ "$(stat -L -c %s "$env/bin/python3")" -lt 5000000 ] || limits="500 4000" # some are small, with all in a library
@@ -274,6 +285,7 @@ check_deb() {
         /usr/share/zsh/vendor-completions/_gpushare; do
         [ -e "$path" ] || die "$path was not installed"
     done
+    check_licences "$(echo /usr/share/doc/gpushare/third-party.txt*)"
     cp "$kit/program" "$work/patched"
     gpushare-patch -q "$work/patched"
     share "$work/patched"
