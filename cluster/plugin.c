@@ -21,7 +21,6 @@
 #include "cluster/registration.h"
 #include "cluster/service.h"
 #include "lockd/base/log.h"
-#include "lockd/ctl/ctl.h"
 
 #define DRAIN_MOST  5000000000ull /* ns for what is being answered when SIGTERM comes */
 #define FOLDER_WAIT 1000000000ull /* ns between two looks for a folder that is gone */

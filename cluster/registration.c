@@ -7,7 +7,6 @@
 #include "cluster/registration.h"
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
-#include "lockd/ctl/ctl.h"
 #include "pod_resources.pb-c.h"
 
 #include <errno.h>

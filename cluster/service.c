@@ -7,13 +7,11 @@
 #include "lockd/base/clock.h"
 #include "cluster/registration.h"
 #include "lockd/base/log.h"
-#include "lockd/ctl/ctl.h"
 
 #include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>

@@ -5,7 +5,6 @@
  */
 #include "common/err.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

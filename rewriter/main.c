@@ -19,7 +19,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define STACK_BYTES ((size_t)8 << 20) /* as is usual */
 

@@ -209,20 +209,21 @@ static int write_comment(uint32_t job, char *comment, struct gs_err *err)
 /* The comment with the text behind it. 0; 1: it is in there already; -errno. */
 static int add_once(uint32_t job, const char *text, struct gs_err *err)
 {
-    GS_FREE char *comment = read_comment(job, err);
+    char *comment = read_comment(job, err);
     char longer[2 * GS_RECORD_MOST + 2]; /* each part alone is below */
+    int code = comment == NULL ? err->code : strstr(comment, text) != NULL;
 
-    if (comment == NULL)
-        return err->code;
-    if (strstr(comment, text) != NULL)
-        return 1;
-    if (strlen(comment) + strlen(text) > GS_RECORD_MOST)
-        return gs_err_set(err, -EFBIG,
+    if (code == 0 && strlen(comment) + strlen(text) > GS_RECORD_MOST)
+        code = gs_err_set(err, -EFBIG,
                           "job %u: its AdminComment has no room for another step; see "
                           "slurmd's log",
                           job);
-    snprintf(longer, sizeof longer, "%s%s%s", comment, *comment != '\0' ? " " : "", text);
-    return write_comment(job, longer, err);
+    if (code == 0) {
+        snprintf(longer, sizeof longer, "%s%s%s", comment, *comment != '\0' ? " " : "", text);
+        code = write_comment(job, longer, err);
+    }
+    free(comment);
+    return code;
 }
 
 /* Adds the text, which has no newline, to the job's AdminComment. 0 or -errno. */

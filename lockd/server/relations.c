@@ -9,12 +9,8 @@
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/programs/kin.h"
-#include "lockd/server/outbox.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
-
-#include <errno.h>
-#include <string.h>
 
 static void say_remark(void *context, void *owner, const char *text)
 {

@@ -31,22 +31,26 @@ static const char *const wrapped[] = {
     "dlvsym",
 };
 
-/* Of both arrays: a row begins with its name. */
-static int compare_name(const void *key, const void *row)
+static int compare_wrapped(const void *key, const void *row)
 {
     return strcmp(key, *(const char *const *)row);
+}
+
+static int compare_driver(const void *key, const void *row)
+{
+    return strcmp(key, ((const struct driver_name *)row)->name);
 }
 
 static const struct driver_name *find_driver(const char *name)
 {
     return bsearch(name, driver_names, sizeof driver_names / sizeof driver_names[0],
-                   sizeof driver_names[0], compare_name);
+                   sizeof driver_names[0], compare_driver);
 }
 
 int elf_name_is_wrapped(const char *name)
 {
     return bsearch(name, wrapped, sizeof wrapped / sizeof wrapped[0], sizeof wrapped[0],
-                   compare_name) != NULL;
+                   compare_wrapped) != NULL;
 }
 
 int elf_name_driver_since(const char *name)

@@ -9,7 +9,6 @@
 #include "rewriter/elf/dynamic.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_SEGMENTS      512        /* real files have about a dozen */

@@ -7,7 +7,6 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 
 void elf_say_clean(char *text)
 {

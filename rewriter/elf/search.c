@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define CACHE       "/etc/ld.so.cache"
 #define CACHE_MAGIC "glibc-ld.so.cache1.1"

@@ -6,7 +6,6 @@
 #define XXH_IMPLEMENTATION /* xxhash's code, a header-only library */
 #include "rewriter/elf/sums.h"
 
-#include <endian.h>
 #include <string.h>
 
 _Static_assert(sizeof(XXH128_canonical_t) <= ELF_CHECKSUM_SIZE, "format");

@@ -6,7 +6,6 @@
  */
 #include "rewriter/job/report.h"
 #include "rewriter/job/location.h"
-#include "rewriter/elf/names.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/elf/image.h"
 
@@ -14,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 /* The libraries that a file brings along, that use CUDA, and whose calls nothing routes: one line

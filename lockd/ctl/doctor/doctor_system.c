@@ -8,19 +8,16 @@
 #include "common/same.h"
 #include "common/size.h"
 #include "lockd/base/hostmem.h"
-#include "common/place.h"
 #include "lockd/protocol/setting_table.h"
 #include "lockd/ctl/doctor/doctor_file.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <glob.h>
 #include <jansson.h>
 #include <limits.h>
 #include <link.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
