@@ -346,8 +346,7 @@ static int on_close(nghttp2_session *session, int32_t stream, uint32_t code, voi
 {
     struct grpc_call *call = nghttp2_session_get_stream_user_data(session, stream);
 
-    (void)code;
-    (void)context;
+    (void)code, (void)context;
     if (call != NULL) {
         nghttp2_session_set_stream_user_data(session, stream, NULL);
         call_free(call);

@@ -77,8 +77,7 @@ static void take_answer(void *context, enum grpc_status status, const char *text
     struct plugin *plugin = context;
     struct registration *registration = &plugin->registration;
 
-    (void)message;
-    (void)size;
+    (void)message, (void)size;
     if (plugin->draining || registration->peer.link == NULL)
         return; /* the connection was given up by us */
     if (status != GRPC_OK) {

@@ -72,9 +72,7 @@ static void run_options(void *context, struct grpc_call *call, const uint8_t *me
 {
     V1beta1__Options options = V1BETA1__OPTIONS__INIT;
 
-    (void)context;
-    (void)message;
-    (void)size;
+    (void)context, (void)message, (void)size;
     options.preferred_allocation = true;
     answer_message(call, &options.base);
 }
@@ -84,9 +82,7 @@ static void run_pre_start(void *context, struct grpc_call *call, const uint8_t *
 {
     V1beta1__Empty nothing = V1BETA1__EMPTY__INIT;
 
-    (void)context;
-    (void)message;
-    (void)size;
+    (void)context, (void)message, (void)size;
     answer_message(call, &nothing.base);
 }
 
@@ -193,8 +189,7 @@ static void run_watch(void *context, struct grpc_call *call, const uint8_t *mess
     struct plugin *plugin = context;
     struct watcher *watcher = calloc(1, sizeof *watcher);
 
-    (void)message;
-    (void)size;
+    (void)message, (void)size;
     if (watcher == NULL || plugin->draining) {
         free(watcher);
         grpc_call_end(call, GRPC_UNAVAILABLE, "the plugin ends");

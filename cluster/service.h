@@ -14,8 +14,6 @@ void service_tell(struct plugin *plugin);
 /* Ends what watchers have, with no error. */
 void service_end_watches(struct plugin *plugin);
 
-/* The plugin's socket in kubelet's folder, and the connections to it. */
-
 /* Makes the socket, in the place of a socket that is there. 0 or -errno. */
 int listen_open(struct plugin *plugin, struct gs_err *err);
 /* Whether the socket in the folder is still ours: kubelet removes all when it starts. */

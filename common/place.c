@@ -244,8 +244,6 @@ int gs_places_try(const struct gs_places *places, gs_place_caller *call, void *c
     return result;
 }
 
-/* Finds the daemon's sockets. */
-
 /* A path that is too long for a socket is left out. */
 __attribute__((format(printf, 2, 3))) static void add(struct gs_places *places,
                                                       const char *format, ...)

@@ -408,8 +408,7 @@ static int take_option(int value, const char *text, int remote)
 {
     struct gs_err err = {0};
 
-    (void)value;
-    (void)remote;
+    (void)value, (void)remote;
     /* Slurm writes an option without an argument as "(null)" for the processes of the step */
     if (text != NULL && strcmp(text, "(null)") == 0)
         text = NULL;
@@ -437,8 +436,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
     struct gs_err err = {0};
 
-    (void)argc;
-    (void)argv;
+    (void)argc, (void)argv;
     if (spank_remote(spank) != 1)
         return 0;
     plugin.shares = plugin.given || (plugin.config.shards && gs_step_has_shards(spank));
@@ -452,9 +450,7 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 {
     struct gs_err err = {0};
 
-    (void)spank;
-    (void)argc;
-    (void)argv;
+    (void)spank, (void)argc, (void)argv;
     return !plugin.shares || gs_step_mount(&plugin.config, &err) == 0 ? 0 : complain_of(&err);
 }
 
@@ -481,8 +477,7 @@ static void tell_account(spank_t spank)
  * takes no comment any more. */
 int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    (void)argc, (void)argv;
     plugin.ended++;
     if (plugin.shares && plugin.step.group[0] != '\0' && plugin.ended == plugin.step.tasks)
         tell_account(spank);
@@ -492,8 +487,7 @@ int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
 /* A step whose tasks did not all begin. */
 int slurm_spank_exit(spank_t spank, int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    (void)argc, (void)argv;
     if (plugin.shares && plugin.step.group[0] != '\0' && plugin.ended != 0 && !plugin.told)
         tell_account(spank);
     return 0;

@@ -260,8 +260,6 @@ enum ctl_exit ctl_usage(const struct ctl *ctl, const char *format, ...)
     return CTL_USAGE;
 }
 
-/* Compares a program's figures with those of an earlier answer. */
-
 static bool look_alike(const struct gs_wire_client *one, const struct gs_wire_client *other)
 {
     return one->pid == other->pid && one->uid == other->uid &&

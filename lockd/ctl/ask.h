@@ -35,8 +35,6 @@ void ctl_print_usage(const struct ctl_command *command, FILE *out);
 enum ctl_exit ctl_usage(const struct ctl *ctl, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The bytes that a program moved and the time that it ran, between two answers. */
-
 struct ctl_rate {
     double out, in; /* bytes a second */
     double gpu;     /* of the time it ran: 0 to 1 */

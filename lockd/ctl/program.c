@@ -230,9 +230,6 @@ const struct ctl_command ctl_set = {
     "set",   "NAME [PID] VALUE", "change a setting (set --help lists them)",
     set_run, list_settings,      ctl_json_option};
 
-/* `gpusharectl get [NAME [PID]]`: prints the present settings of the daemon or of one
- * program. */
-
 #define VALUE_SIZE 72
 
 /* The value in the form that `gpusharectl set` takes. A row that only another release knows
@@ -356,8 +353,6 @@ static enum ctl_exit get_run(struct ctl *ctl, const void *words, int count, char
 
 const struct ctl_command ctl_get = {"get",   "[NAME [PID]]", "show the current settings",
                                     get_run, NULL,           ctl_json_option};
-
-/* `gpusharectl move PID GPU`: moves a program to another GPU while it runs. */
 
 /* time for its work to finish, its memory to leave, and the driver to move it */
 #define PATIENCE_S 180

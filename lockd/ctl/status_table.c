@@ -281,8 +281,6 @@ static void print_program(const struct shown *shown, size_t index)
     print_notes(shown, INDENT, notes);
 }
 
-/* `gpusharectl status`: devices, programs on them, remarks, as text or JSON. */
-
 /* A GPU: its number where NVML knows it, name, UUID, memory; then temperature, power and
  * use. */
 static void print_gpu(const struct shown *shown, const struct nvml_gpu *gpu, const char *name,

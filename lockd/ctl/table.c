@@ -12,8 +12,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* The properties of standard output, and figures that line up on it. */
-
 #define COLUMNS_MAX  1000
 #define USUAL_COLUMN 80
 

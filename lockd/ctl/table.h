@@ -10,8 +10,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The width and colours of standard output, and figures that line up. */
-
 /* The colours of a program's conditions; the numbers are those of ncurses' colour pairs in
  * top. */
 enum ctl_colour {

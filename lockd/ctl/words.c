@@ -190,8 +190,6 @@ const struct ctl_pod *ctl_client_pod(const struct ctl_answer *answer, size_t ind
     return answer->client_pods != NULL ? &answer->client_pods[index] : &none;
 }
 
-/* For which program a program waits, why, and for how long at most, as a sentence. */
-
 /* The program for which `client` waits, on the same device; NULL: none, or it has gone. */
 static const struct gs_wire_client *find_other(const struct ctl_answer *answer,
                                                const struct gs_wire_client *client)

@@ -31,8 +31,6 @@ const char *ctl_percent(int percent, char *buffer, size_t size);
  * CTL_BUSY_UNKNOWN: it has only just connected. */
 int ctl_allowed_percent(const struct gs_wire_client *client);
 
-/* The user, container and pod of a program, as names. */
-
 /* The name of a user, or the number of one without a name. */
 const char *ctl_user_name(uint32_t uid, char *buffer, size_t size);
 #define CTL_CONTAINER_SIZE 80
@@ -44,8 +42,6 @@ const char *ctl_container_text(const struct gs_wire_client *client, char *buffer
 void ctl_pods_look(struct ctl_answer *answer);
 /* The pod of the program at that index. */
 const struct ctl_pod *ctl_client_pod(const struct ctl_answer *answer, size_t index);
-
-/* For which program a program waits, why, and for how long at most, as a sentence. */
 
 #define CTL_WHY_SIZE 192
 /* "waits for train (pid 812): its turn ends in 6.2 s at the latest; it has used about 61 %

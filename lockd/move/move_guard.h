@@ -9,8 +9,6 @@
 
 #include <stdbool.h>
 
-/* The daemon's end of a guard: its start, its orders and its words. */
-
 /* The guard service's socket (systemd/gpushare-guard.socket). */
 #define LOCKD_GUARD_SOCKET "/run/gpushare-guard/guard.sock"
 /* Sends the next order. False: the guard has ended. */

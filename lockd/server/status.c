@@ -189,8 +189,7 @@ void lockd_status_send(struct lockd_connection *connection)
 static void add_member(void *context, const struct gs_wire_device *device, void *owner,
                        const struct gs_wire_client *client)
 {
-    (void)device;
-    (void)owner;
+    (void)device, (void)owner;
     lockd_account_count(context, client);
 }
 

@@ -413,8 +413,6 @@ uint64_t lockd_overcommits_of(const struct lockd_config *config, uid_t uid, cons
     return line != NULL ? line->value : config->set.overcommit;
 }
 
-/* The classes that the configuration gives to the programs of users and systemd units. */
-
 #define CONTAINER_DIGITS 64 /* of a container's id, in the name of its control group */
 
 /* Whether the user names the control groups inside its own: below the user's own systemd, or in

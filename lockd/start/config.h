@@ -38,8 +38,6 @@ int lockd_lines_read(struct lockd_lines *lines, const char *section,
                      const struct lockd_setting *setting, const char *name, const char *text,
                      struct gs_err *err);
 
-/* The classes that the configuration gives to the programs of users and systemd units. */
-
 /* The class of a program of user `uid` that asked for `asked` (GS_CLASS_AUTO: for none). units:
  * the path of its control group, of which each part may be a unit; the last unit with a line
  * counts, else the user's line. Units that users name themselves, below their user@.service or

@@ -24,14 +24,10 @@ void lockd_inherited_drop(void);
  * another user's. */
 uint64_t lockd_inherited_descriptors(int32_t pid);
 
-/* Takes the daemon into the background. */
-
 /* Goes to the background. The caller's process ends with 0 once the daemon listens; the daemon
  * has a session of its own, / as its folder, no inherited descriptors and no terminal. 0 in the
  * daemon, or -errno. */
 int lockd_detach(const struct lockd_sockets *sockets, struct gs_err *err);
-
-/* Tells systemd the state of the daemon. */
 
 /* Sends one datagram to NOTIFY_SOCKET, if that is set: sd_notify(3). */
 void lockd_notify(const char *state);

@@ -17,8 +17,6 @@ enum elf_exit elf_act(const char *name, const struct elf_options *options, FILE 
 /* The graver of two results: 1, 2, 3, 4, 0. */
 enum elf_exit elf_exit_graver(enum elf_exit a, enum elf_exit b);
 
-/* The new file of a job: the patched file, or the original again. */
-
 /* The file as it is, without our changes if it has any (and strip did not lay it out anew
  * since). Valid until elf_job_deinit(). */
 struct elf_source elf_job_original(const struct elf_job *job);

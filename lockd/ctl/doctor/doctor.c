@@ -78,8 +78,6 @@ const char *doctor_quote(const char *path, char *buffer)
     return buffer;
 }
 
-/* Runs another tool and reads its output. */
-
 #define PATIENCE_MS 20000
 
 extern char **environ;

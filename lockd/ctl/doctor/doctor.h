@@ -52,8 +52,6 @@ void doctor_command(struct doctor *doctor, const char *format, ...)
 #define DOCTOR_QUOTED (4 * 4096 + 8)
 const char *doctor_quote(const char *path, char *buffer);
 
-/* Runs another tool of gpushare. */
-
 /* The path of a tool beside this program, else its name, to be found on the PATH. Returns
  * buffer. */
 const char *doctor_tool_find(const char *name, char *buffer, size_t size);

@@ -6,8 +6,6 @@
 
 #include "lockd/ctl/doctor/doctor.h"
 
-/* Checks the libraries of a program. */
-
 /* Libraries that a file needs and that are not found. */
 void doctor_libraries(struct doctor *doctor, const char *file);
 

@@ -15,18 +15,12 @@ bool doctor_is_stub(const char *path);
     "export LD_LIBRARY_PATH=$(tr : '\\n' <<<\"$LD_LIBRARY_PATH\" | grep -v stubs | paste "     \
     "-sd:)"
 
-/* Checks programs in containers. */
-
 /* The specification for container runtimes. */
 void doctor_containers(struct doctor *doctor);
 /* Whether the process lives in a container. */
 bool doctor_is_contained(const struct doctor *doctor);
 /* Whether the process sees the daemon there. */
 void doctor_namespaces(struct doctor *doctor);
-
-/* Checks the environment of a program. */
-
-/* Checks the configuration. */
 
 /* lockd.conf. */
 void doctor_config(struct doctor *doctor);
@@ -37,8 +31,6 @@ void doctor_environment(struct doctor *doctor, const char *environment, size_t s
                         const char *whose);
 /* The value of a variable in it, NULL if it is not there. */
 const char *doctor_variable(const char *environment, size_t size, const char *name);
-
-/* Checks installations by pip. */
 
 /* Python environments in which pip installed gpushare. */
 void doctor_wheel(struct doctor *doctor);

@@ -8,8 +8,6 @@
 #include "common/err.h"
 #include "lockd/protocol/wire.h"
 
-/* Sends a signal to exactly the process that is shown. */
-
 /* Opens a descriptor of a program's process, to be closed by the caller. -errno: the
  * process has ended, cannot be seen from here, or another process has its number. */
 int top_process_open(const struct gs_wire_client *client, struct gs_err *err);

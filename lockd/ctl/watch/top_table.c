@@ -140,8 +140,6 @@ void top_lines_move(struct top *top, int by)
         top->chosen.twin += is_chosen(top, &top->now.clients[top->lines[i].index]);
 }
 
-/* Bars made of characters. */
-
 #define STEPS 8
 
 const char *top_graph_line(const double *values, size_t columns, char *buffer, size_t size)

@@ -9,8 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The programs of a device that are shown, and their order. */
-
 /* The name of an order, for the footer. */
 const char *top_lines_order(enum top_order order);
 /* Makes the lines of all programs that are shown, device by device. False: no memory. */
@@ -20,8 +18,6 @@ bool top_lines_fill(struct top *top);
 const struct top_line *top_lines_chosen(const struct top *top);
 /* Chooses the line so many lines below (negative: above), within the existing lines. */
 void top_lines_move(struct top *top, int by);
-
-/* A history as a line of bars, and memory as a bar, in characters. */
 
 /* Draws values from 0 to 1, one column each; below 0: unknown, a blank. Uses block elements if
  * the locale is UTF-8, else ASCII. size: of buffer, at least 3 bytes a column and 1. Returns
