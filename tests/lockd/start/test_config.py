@@ -271,7 +271,7 @@ class ConfigTest(unittest.TestCase):
         one, two = Program(self.daemon.path, "one"), Program(self.daemon.path, "two")
         one.say(demand=4 * GIB)
         two.say(demand=GIB)
-        self.assertEqual(self.programs()["two"]["limit"], 2 * GIB)
+        wait_for(lambda: self.programs()["two"]["limit"] == 2 * GIB, PATIENCE, "2 GiB")  # each has a connection of its own
         one.hear()  # what is left for it changes with what others have, say and are allowed, whatever it does itself
         for limit, change in ((5 * GIB, lambda: None), (6 * GIB, two.close), (9 * GIB, lambda: self.reload("max-memory = 9GiB")),
                               (16 * GIB, lambda: self.reload(""))):
