@@ -86,7 +86,9 @@ static CUresult set_box(struct sim_call *call, struct sim_stream *stream, CUdevi
                                          .height = height};
     struct sim_op *op = NULL;
 
-    CUresult result = stream ? sim_capture_check_submit(stream) : call->result;
+    if (!stream)
+        return call->result;
+    CUresult result = sim_capture_check_submit(stream);
     if (!result)
         result = sim_memset_op(&set, &op);
     if (!result && op && !stream->capture) /* a real driver (580) records any fill */
