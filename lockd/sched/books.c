@@ -68,13 +68,14 @@ static void sort_victim(struct sched_member *member, bool busy)
 }
 
 /* A false word could hide what somebody else has: beside programs of other users it counts as far as
- * the card shows that memory. */
+ * the card shows more memory than is counted. */
 static uint64_t loose_of(const struct sched_member *member)
 {
     const uint64_t shown = member->evidence.shown == UINT64_MAX ? 0 : member->evidence.shown;
 
-    return member->device->measure.several ? sched_min(member->report.loose, shown)
-                                           : member->report.loose;
+    return member->device->measure.several
+               ? sched_min(member->report.loose, sched_less(shown, member->report.resident))
+               : member->report.loose;
 }
 
 static struct sched_share share_of(const struct sched_member *member, bool busy, uint64_t now)

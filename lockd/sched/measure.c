@@ -480,6 +480,8 @@ void sched_measure_card(struct sched_device *device, const struct sched_card *ca
 {
     lockd_each (struct sched_member, member, &device->members, of_device) {
         member->evidence.shown = card->shown(card->context, member->client->owner);
+        if (member->report.loose != 0)
+            sched_books_member(member, now);
     }
     device->measure.trust_changed |= device->measure.denied != 0;
     device->measure.card_at = now;

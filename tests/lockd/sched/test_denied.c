@@ -187,6 +187,41 @@ static void lies_of_memory_that_the_card_does_not_show_count_nothing(void **stat
     assert_false(is_named(h, &owner)); /* once is enough */
 }
 
+static uint64_t shows_of_8;
+
+static uint64_t shows_beside(const void *context, const void *owner)
+{
+    const struct harness *h = context;
+
+    return owner == &h->client[8] ? shows_of_8 : shows(context, owner);
+}
+
+/* 8 has 4 GiB that it counts, and the driver brings in as much of what it does not count, and removes it again.
+ * What the card shows of the process beside the counted is no stranger's, whatever 8 says, and no more than that. */
+static void uncounted_memory_is_what_the_card_shows_beside_the_counted(void **state)
+{
+    struct harness *h = *state;
+    const struct sched_card card = {
+        .total = h->total, .free = 2 * GIB, .shown = shows_beside, .context = h};
+
+    is_of_user(h, 8, 7);
+    is_of_user(h, 0, 1);
+    run_with(h, 8, 4 * GIB);
+    h->free_bytes = UINT64_MAX;
+    say_state(h, 0, 0, 0, 0);
+    h->client[8].state.loose = 8 * GIB;
+    say_state(h, 8, R, 4 * GIB, 4 * GIB);
+    for (uint64_t strangers = 0; strangers <= 4 * GIB; strangers += 4 * GIB) {
+        shows_of_8 = 8 * GIB - strangers;
+        for (int i = 0; i < 2; i++) {
+            pass_time(h, 1000 * MS);
+            sched_card(h->sched, &card, h->now);
+            harness_take(h);
+        }
+        assert_int_equal(device_of(h)->measure.external, strangers);
+    }
+}
+
 /* When the other user's program has left, nobody is asked any more: what the program says counts. */
 static void a_denied_program_that_is_alone_is_believed(void **state)
 {
@@ -361,6 +396,7 @@ int main(void)
         scenario(lies_before_a_newcomer_refuse_it_no_memory),
         scenario(external_of_two_users_that_agree_counts),
         scenario(lies_of_memory_that_the_card_does_not_show_count_nothing),
+        scenario(uncounted_memory_is_what_the_card_shows_beside_the_counted),
         scenario(a_denied_program_that_is_alone_is_believed),
         scenario(a_denied_program_goes_last_in_honest_company),
         scenario(many_small_lies_are_found),
