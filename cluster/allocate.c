@@ -51,9 +51,11 @@ void load_ask(struct load *load, const struct cards *cards, const struct gs_plac
 /* Room for an answer to each container of a request. 0, -EINVAL or -ENOMEM. */
 static int begin_answers(size_t count, struct pool *pool, void **answers, struct gs_err *err)
 {
-    if (count > CONTAINERS_MOST)
-        return gs_err_set(err, -EINVAL, "a request has %zu containers; %d are the most", count,
-                          CONTAINERS_MOST);
+    if (count > CONTAINERS_MOST) {
+        gs_err_set(err, -EINVAL, "a request has %zu containers; %d are the most", count,
+                   CONTAINERS_MOST);
+        return -EINVAL;
+    }
     *answers = pool_take(pool, count, sizeof(void *));
     return *answers != NULL ? 0 : -ENOMEM;
 }

@@ -323,10 +323,12 @@ static bool is_stub(const struct elf_entry *entry)
 {
     GS_CLOSE_FD int fd =
         openat(entry->folder, entry->base, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    GS_FREE char *bytes = malloc(MOST);
+    char *bytes = malloc(MOST);
     ssize_t n = fd >= 0 && bytes != NULL ? read(fd, bytes, MOST) : -1;
+    const bool marked = n > 0 && memmem(bytes, (size_t)n, STUB_MARK, sizeof STUB_MARK) != NULL;
 
-    return n > 0 && memmem(bytes, (size_t)n, STUB_MARK, sizeof STUB_MARK) != NULL;
+    free(bytes);
+    return marked;
 }
 
 /* Removes a stub, or this tool. */

@@ -266,9 +266,8 @@ static bool take_line(struct elf_listed *entry, char *line)
 static bool read_entry(int folder, const char *name, struct elf_listed *entry)
 {
     GS_CLOSE_FD int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    GS_FREE char *text = malloc(TEXT_SIZE);
-    ssize_t n = fd >= 0 && text != NULL ? read(fd, text, TEXT_SIZE - 1) : -1;
-    char *rest = NULL;
+    char text[TEXT_SIZE], *rest = NULL;
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
 
     memset(entry, 0, sizeof *entry);
     if (n <= 0)

@@ -10,7 +10,6 @@
  * nevertheless, since no search of the table finds an undefined symbol. No state, any thread.
  */
 #include "rewriter/plan/imports.h"
-#include "common/fd.h"
 #include "rewriter/elf/names.h"
 #include "rewriter/plan/block.h"
 #include "rewriter/elf/dynamic.h"
@@ -126,16 +125,17 @@ bool elf_origin_is_used(const struct elf_image *image)
 /* Adds the entry's new name behind those of elf_plan_names(). 0 or -ENOMEM. */
 static int pin_name(struct elf_plan *plan, Elf64_Dyn *entry)
 {
-    GS_FREE char *name =
+    char *name =
         elf_origin_expand(elf_image_string(plan->image, entry->d_un.d_val), plan->origin);
     char *bytes =
         name != NULL ? realloc(plan->names.bytes, plan->names.size + strlen(name) + 1) : NULL;
 
-    if (bytes == NULL)
-        return -ENOMEM;
-    plan->names.bytes = bytes;
-    entry->d_un.d_val = append_name(plan, "", name);
-    return 0;
+    if (bytes != NULL) {
+        plan->names.bytes = bytes;
+        entry->d_un.d_val = append_name(plan, "", name);
+    }
+    free(name);
+    return bytes != NULL ? 0 : -ENOMEM;
 }
 
 int elf_plan_origin(struct elf_plan *plan)

@@ -483,7 +483,7 @@ static int check_numbers(const struct elf_second *second, const struct table *ta
 static int check_at(const struct elf_second *second, uint64_t address, struct table table,
                     struct gs_err *err)
 {
-    uint64_t rest;
+    uint64_t rest = 0;
 
     if (address == 0 || table.size == 0)
         return 0;

@@ -57,8 +57,7 @@ void doctor_libraries(struct doctor *doctor, const char *file)
 {
     char env[] = "env", trace[] = "LD_TRACE_LOADED_OBJECTS=1", loader[] = LOADER, path[4096];
     char *argv[] = {env, trace, loader, path, NULL};
-    GS_FREE char *text = malloc(LIST_MAX);
-    char *save = NULL;
+    char *text = malloc(LIST_MAX), *save = NULL;
 
     /* the loader would search for a name without a slash */
     if (text != NULL &&
@@ -75,6 +74,7 @@ void doctor_libraries(struct doctor *doctor, const char *file)
             say_missing(doctor, file, line + strspn(line, " \t"));
         }
     }
+    free(text);
 }
 
 #define ANSWER_MAX 65536
@@ -86,13 +86,15 @@ static json_t *ask_patcher(char *how, const char *file)
 {
     char program[600], name[4096], json[] = "--json", any[] = "--any", end[] = "--";
     char *argv[] = {program, how, json, any, end, name, NULL};
-    GS_FREE char *text = malloc(ANSWER_MAX);
+    char *text = malloc(ANSWER_MAX);
+    json_t *answer = NULL;
 
     doctor_tool_find("gpushare-patch", program, sizeof program);
-    if ((size_t)snprintf(name, sizeof name, "%s", file) >= sizeof name || text == NULL ||
-        doctor_tool_run(argv, STDOUT_FILENO, text, ANSWER_MAX) < 0)
-        return NULL;
-    return json_loads(text, 0, NULL);
+    if ((size_t)snprintf(name, sizeof name, "%s", file) < sizeof name && text != NULL &&
+        doctor_tool_run(argv, STDOUT_FILENO, text, ANSWER_MAX) >= 0)
+        answer = json_loads(text, 0, NULL);
+    free(text);
+    return answer;
 }
 
 static void say_patched(struct doctor *doctor, const char *name, const json_t *check)
