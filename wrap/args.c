@@ -81,13 +81,14 @@ static void copy_word(const char **text, char *word)
 
 int gs_args_split(struct gs_args *args, const char *text)
 {
-    GS_FREE char *scratch = malloc(strlen(text) + 1); /* no word is longer than the text */
+    char *scratch = malloc(strlen(text) + 1); /* no word is longer than the text */
     int r = scratch != NULL ? 0 : -ENOMEM;
 
     while (r == 0 && *(text += strspn(text, " \t\r\n\f\v")) != '\0') {
         copy_word(&text, scratch);
         r = gs_args_push(args, "%s", scratch);
     }
+    free(scratch);
     return r;
 }
 
