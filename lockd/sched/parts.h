@@ -256,8 +256,7 @@ struct sched_user {
     uint64_t first_weights; /* shares.c: of those that go first */
     struct sched_faded had; /* shares.c: by these */
     struct sched_had all;   /* vain.c: what its programs had */
-    uint64_t
-        pays_until; /* ... and it waits until those of others had so much, for turns in vain */
+    uint64_t pays_until;    /* ... and what those of others have before its next turn */
     uint64_t denied_at; /* denial.c: a claim of its programs last proved wrong; 0: none has */
     /* denial.c: bytes that its programs last found in use by programs that should have left; when */
     uint64_t found, found_at;

@@ -174,22 +174,41 @@ static bool waits_for_kin(const struct sched_party *party)
            party->device->space.capacity;
 }
 
+/* Programs for which it waits would have to stop for it: others, where it pays for its own turns; those
+ * of other users, where it pays for its user's. */
+static bool stops_others(const struct sched_party *head, bool own)
+{
+    lockd_each (const struct sched_party, party, &head->device->turns.holders, turn.holder) {
+        if (own || party->wanting.user != head->wanting.user)
+            return true;
+    }
+    return false;
+}
+
 /* Parties that do not fit beside stuck parties keep their places in front of the head. A stuck
  * party would only repeat its turn, unless others of its gang can end what it waits for. A
- * party that can never fit has its turn only when no other has work. */
+ * party that can never fit has its turn only when no other has work. Of those that wait until other
+ * users had as much, the one that waits for least passes none but programs of its own user. */
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
     struct sched_party *first = sched_party_queued(sched_order_first(&device->waiting.queue)),
-                       *waits = NULL, *owes = NULL, *pays = NULL;
+                       *waits = NULL, *owes = NULL, *pays = NULL, *paying = NULL;
+    uint64_t least = 0, owed;
+    bool own = false;
 
     sched_each_queued (party, &device->waiting.queue) {
         enum sched_turn_now now;
 
-        if (!party->wait.first && sched_vain_pays(party)) {
-            pays = pays != NULL ? pays : party;
+        owed = party->wait.first ? 0 : sched_vain_owed(party, &own);
+        if (owed != 0) {
+            if ((pays == NULL || owed < least) && !stops_others(party, own)) {
+                pays = party;
+                least = owed;
+            }
+            paying = paying != NULL ? paying : party;
             continue;
         }
-        if (pays != NULL && sched_party_is_background(party))
+        if (paying != NULL && sched_party_is_background(party))
             break;
         now = party->wait.first ? SCHED_TURN_DUE : sched_share_now(party);
         if (owes != NULL && !sched_share_is_first(party))
@@ -209,8 +228,8 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
     }
     if (waits != NULL || owes != NULL) /* nobody can be served instead */
         return waits != NULL ? waits : owes;
-    if (pays != NULL)
-        return device->turns.holder_count == 0 || sched_queue_has_room(pays) ? pays : NULL;
+    if (paying != NULL)
+        return pays == NULL && sched_queue_has_room(paying) ? paying : pays;
     if (first != NULL || device->turns.holder_count != 0)
         return first;
     sched_each_queued (party, &device->waiting.apart) {

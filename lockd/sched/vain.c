@@ -105,19 +105,21 @@ bool sched_vain_was_late(const struct sched_party *party)
            party->turn.vain > sched_device_quantum(party->device) / BEGINS_LATE;
 }
 
-bool sched_vain_pays(const struct sched_party *party)
+uint64_t sched_vain_owed(const struct sched_party *party, bool *own)
 {
     const struct sched_device *device = party->device;
     const struct sched_user *user = party->wanting.user;
+    const uint64_t had = had_before(&device->turns.had, device),
+                   owed = sched_less(party->turn.pays_until, had);
 
     if (device->wanting.weights == party->wanting.weight) /* nobody else wants the device */
-        return false;
-    if (had_before(&device->turns.had, device) < party->turn.pays_until)
-        return true;
-    return user != NULL && user->weights != device->wanting.weights &&
-           had_before(&device->turns.had, device) - had_before(&user->all, device) +
-                   sched_device_quantum(device) / BEGINS_LATE <
-               user->pays_until;
+        return 0;
+    *own = owed != 0;
+    if (user == NULL || user->weights == device->wanting.weights)
+        return owed;
+    return sched_max(
+        owed, sched_less(user->pays_until, had - had_before(&user->all, device) +
+                                               sched_device_quantum(device) / BEGINS_LATE));
 }
 
 void sched_vain_note(struct sched_party *party, uint64_t now)

@@ -18,5 +18,5 @@ void sched_vain_ended(struct sched_party *party, uint64_t now);
 void sched_vain_note(struct sched_party *party, uint64_t now);
 /* Beside other users' programs nothing ran in a large part of its turn. */
 bool sched_vain_was_late(const struct sched_party *party);
-/* The party, or its user, waits until others have had as much. */
-bool sched_vain_pays(const struct sched_party *party);
+/* The party (own), or only its user, waits until others have had so much more, ns. */
+uint64_t sched_vain_owed(const struct sched_party *party, bool *own);
