@@ -287,7 +287,7 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
     const int code = lockd_wire_check(message, size, &err);
 
     lockd_list_remove(&connection->silence.link);
-    /* gpusharectl shows a remark from now on on a program of another release, and the program is
+    /* gpusharectl shows a remark on a program of another release, and the program is
      * told by the only message whose layout is the same in all versions */
     if (code == -EPROTONOSUPPORT) {
         snprintf(note.text, sizeof note.text, "%.150s", err.text);

@@ -109,22 +109,18 @@ static int check_load(struct elf_image *image, size_t index, uint64_t *last_end,
     return 0;
 }
 
-/* Checks a segment that has bytes in the file. */
-static int check_extent(struct elf_image *image, size_t index, struct gs_err *err)
+/* Checks a segment or section that has bytes in the file. */
+static int check_extent(struct elf_image *image, const char *what, size_t index,
+                        uint64_t offset, uint64_t size, struct gs_err *err)
 {
-    const Elf64_Phdr *p = &image->segments[index];
-
-    if (p->p_filesz > image->source.size || p->p_offset > image->source.size - p->p_filesz)
+    if (size > image->source.size || offset > image->source.size - size)
         return elf_refuse(image->source.name, err,
-                          "damaged or cut off: segment %zu (offset 0x%llx, 0x%llx bytes) ends "
+                          "damaged or cut off: %s %zu (offset 0x%llx, 0x%llx bytes) ends "
                           "outside the file (0x%llx bytes)",
-                          index, (unsigned long long)p->p_offset,
-                          (unsigned long long)p->p_filesz,
+                          what, index, (unsigned long long)offset, (unsigned long long)size,
                           (unsigned long long)image->source.size);
-    if (p->p_offset + p->p_filesz > image->data_end)
-        image->data_end = p->p_offset + p->p_filesz;
-    if (p->p_type == PT_LOAD && p->p_offset + p->p_filesz > image->image_end)
-        image->image_end = p->p_offset + p->p_filesz;
+    if (offset + size > image->data_end)
+        image->data_end = offset + size;
     return 0;
 }
 
@@ -141,8 +137,12 @@ static int check_segments(struct elf_image *image, struct gs_err *err)
             continue;
         /* without bytes the offset means nothing; in a file that was cut off there it lies
          * behind the end */
-        if (p->p_filesz > 0 && check_extent(image, i, err) != 0)
+        if (p->p_filesz > 0 &&
+            check_extent(image, "segment", i, p->p_offset, p->p_filesz, err) != 0)
             return -ENOEXEC;
+        if (p->p_type == PT_LOAD && p->p_filesz > 0 &&
+            p->p_offset + p->p_filesz > image->image_end)
+            image->image_end = p->p_offset + p->p_filesz;
         if (p->p_type == PT_LOAD && check_load(image, i, &last_end, err) != 0)
             return -ENOEXEC;
         loads += p->p_type == PT_LOAD;
@@ -190,16 +190,7 @@ static int check_section(struct elf_image *image, size_t index, struct gs_err *e
                           index, s->sh_name);
     if (size == 0)
         return 0; /* the offset means nothing; llvm-strip leaves some behind the end */
-    if (size > image->source.size || s->sh_offset > image->source.size - size)
-        return elf_refuse(image->source.name, err,
-                          "damaged or cut off: section %zu (offset 0x%llx, 0x%llx bytes) ends "
-                          "outside the file (0x%llx bytes)",
-                          index, (unsigned long long)s->sh_offset,
-                          (unsigned long long)s->sh_size,
-                          (unsigned long long)image->source.size);
-    if (s->sh_offset + size > image->data_end)
-        image->data_end = s->sh_offset + size;
-    return 0;
+    return check_extent(image, "section", index, s->sh_offset, size, err);
 }
 
 static int read_section_names(struct elf_image *image, struct gs_err *err)

@@ -169,8 +169,8 @@ static void bound_work(CUstream stream, unsigned call)
 
 /* The answer to a copy or a set that is refused; CUDA_SUCCESS: it is not. Before the memory the
  * driver (580) looks at the stream. The legacy stream disturbs captures, also with no bytes; a
- * stream of the program's own needs no current context; a capture that is invalid stays so, and
- * records any set else. */
+ * stream of the program's own needs no current context. A capture records any set, unless it is
+ * invalid already. */
 static CUresult refusal_on(bool sets, bool per_thread, CUstream stream)
 {
     const CUstreamCaptureStatus status = gs_capture_status(stream, per_thread);

@@ -122,9 +122,12 @@ static void note_access(CUdeviceptr address, const CUmemAccessDesc *access, size
 {
     GS_HOLD_MEMORY;
     struct gs_foreign *foreign = (struct gs_foreign *)gs_range_tree_find(&tree, address);
+    bool any = false;
 
-    for (size_t i = 0; foreign != NULL && i < count; i++)
-        foreign->accessible = access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    for (size_t i = 0; i < count; i++)
+        any |= access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if (foreign != NULL)
+        foreign->accessible = any;
 }
 
 CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,

@@ -120,38 +120,6 @@ static void users_going_first_one_beside_a_hundred_has_as_much(void **state)
     assert_true(fairness(ran, 1) >= 0.99);
 }
 
-/* Two programs of a user come by turns, also while all have to wait until others had as much: the turns
- * of another user's programs are in vain. */
-static void users_programs_come_by_turns_beside_turns_in_vain(void **state)
-{
-    enum { STEPS = 20000, LIARS = 2 };
-    struct harness *h = *state;
-
-    for (int liars = 1; liars <= 10; liars += 9) {
-        int waits[2] = {0, 0}, ran[2] = {0, 0};
-
-        for (int who = 0; who < LIARS + liars; who++) {
-            is_of_user(h, who, who < LIARS ? 1 : 7);
-            say_state(h, who, W, 6 * GIB, 0);
-        }
-        for (int i = 0; i < STEPS; i++) {
-            for (int who = LIARS; who < LIARS + liars; who++)
-                say_state(h, who, W, 9 * GIB, 0);
-            for (int who = 0; who < LIARS; who++) {
-                obey_target(h, who);
-                waits[who] = is_running(h, who) ? 0 : waits[who] + 1;
-                ran[who] += is_running(h, who);
-                assert_in_range(waits[who], 0, 600); /* a minute */
-            }
-            pass_time(h, 100 * MS);
-        }
-        for (int who = 0; who < LIARS; who++)
-            assert_true(ran[who] > STEPS * 3 / 10);
-        for (int who = 0; who < LIARS + liars; who++)
-            end_client(h, who);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,7 +128,6 @@ int main(void)
         scenario(users_one_program_of_double_weight_has_two_thirds),
         scenario(users_going_first_one_beside_nine_has_as_much),
         scenario(users_going_first_one_beside_a_hundred_has_as_much),
-        scenario(users_programs_come_by_turns_beside_turns_in_vain),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
