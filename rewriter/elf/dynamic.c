@@ -387,9 +387,12 @@ static int read_entry(const struct elf_image *image, uint64_t address, size_t si
     return 0;
 }
 
-static int follow_table(const struct elf_image *image, uint64_t address, const struct layout *l)
+/* Follows a table from its start to its end mark, and notes its size. */
+static int follow_table(const struct elf_image *image, struct elf_table *table,
+                        const struct layout *l)
 {
     uint8_t entry[sizeof(Elf64_Verdef)], hung[sizeof(Elf64_Vernaux)]; /* the larger ones */
+    uint64_t address = table->address, end = 0;
     unsigned count = 0;
 
     for (;;) {
@@ -398,28 +401,34 @@ static int follow_table(const struct elf_image *image, uint64_t address, const s
         if (read_entry(image, address, l->size, l->name, entry) != 0)
             return -ENOEXEC;
         at = address + get_field(entry, l->hangs);
+        if (address + l->size > end)
+            end = address + l->size;
         for (;;) {
             if (read_entry(image, at, l->hung_size, l->hung_name, hung) != 0 || ++count > MAX)
                 return -ENOEXEC;
+            if (at + l->hung_size > end)
+                end = at + l->hung_size;
             if (get_field(hung, l->hung_next) == 0)
                 break;
             at += get_field(hung, l->hung_next);
         }
         if (get_field(entry, l->next) == 0)
-            return 0;
+            break;
         address += get_field(entry, l->next);
     }
+    table->size = end - table->address;
+    return elf_image_offset(image, table->address, table->size, &table->offset);
 }
 
-static int check_versions(const struct elf_image *image, struct gs_err *err)
+static int check_versions(struct elf_image *image, struct gs_err *err)
 {
     const struct layout *bad = NULL;
 
     if (image->tables.verneed.address != 0 &&
-        follow_table(image, image->tables.verneed.address, &verneed) != 0)
+        follow_table(image, &image->tables.verneed, &verneed) != 0)
         bad = &verneed;
     else if (image->tables.verdef.address != 0 &&
-             follow_table(image, image->tables.verdef.address, &verdef) != 0)
+             follow_table(image, &image->tables.verdef, &verdef) != 0)
         bad = &verdef;
     if (bad == NULL)
         return 0;

@@ -12,6 +12,7 @@
 #include "rewriter/output/copy.h"
 #include "rewriter/output/fault.h"
 #include "rewriter/job/relaid.h"
+#include "rewriter/verify/second.h"
 #include "rewriter/verify/verify.h"
 #include "rewriter/elf/reader.h"
 

@@ -277,7 +277,7 @@ static int take_tables(const struct elf_image *image, struct range *block)
         if (overlaps_block(block, tables[i]->offset, tables[i]->size) &&
             take_range(block, tables[i]->offset, tables[i]->size) != 0)
             return -ENOENT;
-    /* their sizes are known from section headers only */
+    /* without section headers the version tables stay */
     if (image->section_count == 0 &&
         (overlaps_block(block, image->tables.verneed.offset, image->tables.verneed.size) ||
          overlaps_block(block, image->tables.verdef.offset, image->tables.verdef.size)))

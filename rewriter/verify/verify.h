@@ -21,10 +21,3 @@ int elf_verify_untouched(const struct elf_image *original, const struct elf_sour
  * machine and on a mount from which programs may be mapped (not noexec). 0; -EIO; -ENOEXEC
  * if the loader does not accept the original (old) either. */
 int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_err *err);
-
-/* Reads the new file (fd) with libelf, and checks that libelf's answers agree with our own
- * reader (new) and with the plan: headers, sections, dynamic entries, strings, hash tables,
- * symbols, versions, relocations. 0; -EIO if they disagree or libelf cannot read it. Any number
- * of threads, each with a descriptor of its own. */
-int elf_verify_second(const struct elf_plan *plan, const struct elf_image *new, int fd,
-                      struct gs_err *err);
