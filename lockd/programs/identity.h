@@ -56,7 +56,7 @@ bool lockd_identity_is_contained(const struct lockd_identity *identity,
 /* In whose account the peer counts: returns the name of a container, or "" for the user `owner`.
  * A container that root made has an account of its own, whatever the uids in it; those without an
  * id share the account LOCKD_UNNAMED. Everything else counts for the user who owns the user
- * namespace, or to whom the system gave the uid (lockd/programs/owner.h). */
+ * namespace, or to whom the system gave the uid (lockd_owner_of()). */
 const char *lockd_identity_account(const struct lockd_identity *identity,
                                    const struct lockd_identity *here, uid_t *owner);
 /* Whether both live in the same container and user namespace, or neither in any. False if they
@@ -103,3 +103,8 @@ void lockd_peer_init(struct lockd_peer *peer, const struct lockd_identity *ident
 void lockd_peer_name(struct lockd_peer *peer, pid_t said);
 /* Whether it lives in the daemon's own pid namespace and in no container. */
 bool lockd_peer_is_beside(const struct lockd_peer *peer);
+
+/* The user to whom that uid was given: the owner of the range in the file `subuid` (subuid(5)) that
+ * has it, or uid itself where none has. An owner that the file `passwd` does not name is
+ * represented by the first uid of the range. A file that cannot be read counts as empty. */
+uid_t lockd_owner_of(uid_t uid, const char *subuid, const char *passwd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_owner.c: to whom the system gave a uid (lockd/programs/owner.h).
+ * test_owner.c: to whom the system gave a uid (lockd/programs/identity.h).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "lockd/programs/owner.h"
+#include "lockd/programs/identity.h"
 
 static void write_file(char *path, const char *text)
 {
