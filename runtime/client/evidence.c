@@ -14,7 +14,6 @@
 #include "runtime/base/lines.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/launcher.h"
-#include "runtime/client/peers.h"
 #include "runtime/memory/exports.h"
 #include "runtime/memory/openings.h"
 #include "runtime/range/shares.h"

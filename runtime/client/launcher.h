@@ -20,3 +20,9 @@ unsigned gs_launcher_read(struct gs_evidence keys[GS_LAUNCHER_MOST]);
 
 /* Hashes bytes into a key; begin with hash 0. */
 uint64_t gs_evidence_hash(uint64_t hash, const void *bytes, unsigned long size);
+
+#define GS_PEERS_MOST 16
+
+/* A key for each connection; the process at the other end finds the same key. Returns how many.
+ * Reads files of /proc, for some milliseconds. Client thread. */
+unsigned gs_peers_read(uint64_t keys[GS_PEERS_MOST]);

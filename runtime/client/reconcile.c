@@ -11,8 +11,7 @@
  */
 #include "runtime/client/reconcile.h"
 #include "lockd/protocol/wire.h"
-#include "runtime/client/pressure.h"
-#include "runtime/client/wish.h"
+#include "runtime/client/api.h"
 #include "runtime/gate/capture.h"
 #include "runtime/gate/drain.h"
 #include "runtime/gate/gate.h"

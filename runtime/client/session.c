@@ -9,7 +9,7 @@
  * program that never had a daemon and cannot start a daemon runs alone at once.
  */
 #include "runtime/client/session.h"
-#include "runtime/client/wish.h"
+#include "runtime/client/api.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/evidence.h"
 #include "runtime/client/exporter.h"

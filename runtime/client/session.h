@@ -22,7 +22,7 @@ void gs_session_failed(uint64_t now);
 /* Sends the note that gs_daemon_remark() left. */
 void gs_session_send_note(void);
 
-/* Sends the program's wishes, if the daemon does not know them (client/wish.h). */
+/* Sends the program's wishes, if the daemon does not know them (client/api.h). */
 void gs_session_send_wish(void);
 
 /* Sends what other programs may have in common with this one (swap/common.h). */

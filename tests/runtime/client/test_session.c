@@ -27,7 +27,7 @@
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
 #include "runtime/client/report.h"
-#include "runtime/client/wish.h"
+#include "runtime/client/api.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/base/daemon.h"
