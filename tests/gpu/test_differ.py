@@ -3,7 +3,7 @@
 """Compares the driver's answers to random sequences of calls with gpushare and without (differ/differ.c).
 
 test_differ.py PROGRAM [--plain PROGRAM] [--build DIR] [--seeds N] [--first S] [--operations N] [--threads T] [--faults] [--runtime FILE] [--evict MS] [--jobs N]
-               [--limit SECONDS] [--alarm SECONDS] [--again N] [--progress] [--no-shorten] [--json FILE]
+               [--limit SECONDS] [--enough N] [--alarm SECONDS] [--again N] [--progress] [--no-shorten] [--json FILE]
   PROGRAM   differ, patched or linked with libgpushare: run with GPUSHARE_DISABLE=1 (or in its place --plain, which is not patched), and without
   --build   on a simulated card with the daemon of that build; else on the card that there is
   --runtime calls of this CUDA runtime as well, on the same objects (on the simulated driver: of simcudart)
@@ -13,7 +13,7 @@ test_differ.py PROGRAM [--plain PROGRAM] [--build DIR] [--seeds N] [--first S] [
 Differences are counted by kind: the call, the answer without gpushare and with. The first sequence of a kind is made as short as it stays
 different. The kinds that are meant stand in differences.txt, with their reasons. An operation that crashes the driver without gpushare, or does
 not end there within --alarm seconds, is counted and left out. What comes after one that does so with gpushare is not compared. --again: how often at most a sequence is compared again without what differed;
-what comes after the last difference is not counted. Exit status: 0 no other difference, 1 some, 77 no card.
+what comes after the last difference is not counted. No sequence begins after --limit, or after --enough compared operations. Exit status: 0 no other difference, 1 some, 77 no card.
 """
 import argparse
 import collections
@@ -229,7 +229,7 @@ def compare_all(environment, ctl):
     def check_seeds(_):
         """How many it has checked, beside the other threads."""
         ran, until = 0, begin + OPTIONS.limit
-        while time.monotonic() < until and (seed := next(seeds, None)) is not None:
+        while time.monotonic() < until and kinds.compared < OPTIONS.enough and (seed := next(seeds, None)) is not None:
             try:
                 check_seed(seed, environment, kinds, until)
             except (AssertionError, subprocess.TimeoutExpired) as error:
@@ -273,6 +273,7 @@ def main():
     parser.add_argument("--evict", type=int, default=0, metavar="MS")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="after them no sequence begins")
+    parser.add_argument("--enough", type=int, default=float("inf"), metavar="N", help="after so many compared operations no sequence begins")
     parser.add_argument("--alarm", type=int, default=60, metavar="SECONDS", help="an operation that takes longer is killed")
     parser.add_argument("--again", type=int, default=7, metavar="N")
     parser.add_argument("--progress", action="store_true")

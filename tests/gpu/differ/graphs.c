@@ -218,6 +218,22 @@ static void instantiate(void)
         world.exec_uses[to] = world.graph_uses[from];
 }
 
+static void update(void)
+{
+    const unsigned from = pick(GRAPHS), to = pick(EXECS);
+    CUgraphExecUpdateResultInfo info = {0};
+
+    tell(" x%u by g%u", to, from);
+    if (world.graph[from] == NULL || world.exec[to] == NULL ||
+        !are_there(&world.graph_uses[from]) || !are_there(&world.exec_uses[to]))
+        return;
+    if (answer(CALL(cuGraphExecUpdate_v2, cuGraphExecUpdate_v12000)(
+            world.exec[to], world.graph[from], &info)) == CUDA_SUCCESS)
+        world.exec_uses[to] = world.graph_uses[from];
+    else
+        tell(" result %d", (int)info.result);
+}
+
 static void launch(void)
 {
     const unsigned slot = pick(EXECS);
@@ -285,6 +301,7 @@ const struct operation graph_operations[] = {
     {"cuGraphDestroy", 2, destroy},
     {"cuGraphAddNode", 4, add_node},
     {"cuGraphInstantiate", 3, instantiate},
+    {"cuGraphExecUpdate", 2, update},
     {"cuGraphLaunch", 4, launch},
     {"cuGraphExecDestroy", 2, exec_destroy},
     {"cuGraphClone", 1, clone},

@@ -134,6 +134,7 @@ static void get_access(void)
     struct reservation *r = &world.reservation[pick(RESERVATIONS)];
     CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = one_in(5) ? 99 : 0};
     unsigned long long flags = 77;
+    unsigned at, page;
 
     if (one_in(8))
         location.type = one_in(2) ? CU_MEM_LOCATION_TYPE_HOST : (CUmemLocationType)77;
@@ -141,9 +142,11 @@ static void get_access(void)
          location.id);
     if (r->start == 0)
         return;
+    page = pick(2);
+    at = pick(GRANULES);
+    tell(" granule %u+%u", at, page);
     if (answer(CALL(cuMemGetAccess, cuMemGetAccess_v10020)(
-            &flags, &location, r->start + pick(GRANULES) * GRANULE + pick(2) * PAGE)) ==
-        CUDA_SUCCESS)
+            &flags, &location, r->start + at * GRANULE + page * PAGE)) == CUDA_SUCCESS)
         tell(" %llu", flags);
 }
 
