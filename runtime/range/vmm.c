@@ -57,8 +57,11 @@ CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk)
         range->own != NULL ? range->own->access_count : plain_access(range, plain);
     const CUdeviceptr address = gs_range_chunk_address(range, chunk);
     const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
-    CUresult result = gs_driver.cuMemMap(address, bytes, 0, range->chunks[chunk].handle, 0);
+    const CUmemGenericAllocationHandle handle = range->chunks[chunk].handle;
+    CUresult result = gs_driver.cuMemMap(address, bytes, 0, handle, 0);
 
+    if (result != CUDA_SUCCESS && gs_vmm_unmap(range, chunk) == CUDA_SUCCESS)
+        result = gs_driver.cuMemMap(address, bytes, 0, handle, 0);
     if (result != CUDA_SUCCESS || count == 0)
         return result;
     result = gs_driver.cuMemSetAccess(address, bytes, access, count);

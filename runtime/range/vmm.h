@@ -7,7 +7,8 @@
 
 #include "runtime/range/range.h"
 
-/* Maps, or unmaps, memory that the chunk has already, when the program moves its own mapping. */
+/* Maps, or unmaps, memory that the chunk has already. A mapping that could not be removed before
+ * makes room for the new one. */
 CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk);
 CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk);
 

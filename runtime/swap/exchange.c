@@ -77,17 +77,6 @@ static CUresult fill_elsewhere(const struct gs_exchange_chunk *it,
 
 /* --- the mappings --- */
 
-/* Without access rights an earlier mapping may still be there, and be in the way. */
-static CUresult map_again(const struct gs_exchange_chunk *it)
-{
-    CUresult result = gs_vmm_map(it->range, it->index);
-
-    if (result == CUDA_SUCCESS)
-        return result;
-    gs_vmm_unmap(it->range, it->index);
-    return gs_vmm_map(it->range, it->index);
-}
-
 static void set_adrift(const struct gs_exchange_chunk *it, bool adrift)
 {
     struct gs_range *range = it->range;
@@ -128,7 +117,7 @@ static CUresult exchange_mappings(const struct gs_exchange_chunk *it,
      * own. */
     for (unsigned i = 0; i < MAP_TRIES; i++) {
         chunk->handle = i % 2 == 0 ? fresh : old;
-        result = map_again(it);
+        result = gs_vmm_map(it->range, it->index);
         if (result == CUDA_SUCCESS)
             return chunk->handle == fresh ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
     }
@@ -158,7 +147,7 @@ static CUresult mend_chunk(const struct gs_exchange_chunk *it)
 
     if (!gs_context_enter(it->range->device))
         return result;
-    result = map_again(it);
+    result = gs_vmm_map(it->range, it->index);
     gs_context_pop();
     if (result == CUDA_SUCCESS)
         set_adrift(it, false);

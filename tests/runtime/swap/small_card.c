@@ -79,6 +79,10 @@ static CUresult set_access_or_fail(CUdeviceptr address, size_t bytes,
 
 static CUresult unmap_or_fail(CUdeviceptr address, size_t bytes)
 {
+    if (card.refuse_unmaps != 0) {
+        card.refuse_unmaps--;
+        return CUDA_ERROR_UNKNOWN;
+    }
     return fails_now() ? CUDA_ERROR_UNKNOWN : card.driver.cuMemUnmap(address, bytes);
 }
 

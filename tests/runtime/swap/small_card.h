@@ -31,6 +31,7 @@ struct card {
     uint64_t random;
     double failing;            /* probability of each call that may fail */
     unsigned refuse_maps;      /* so many from now on, of the chunks' own addresses */
+    unsigned refuse_unmaps;    /* so many from now on, of any addresses */
     unsigned made_on_host;     /* pieces of host memory */
     void (*during_copy)(void); /* run once, by the next copy of an exchange; may be NULL */
 };

@@ -20,6 +20,7 @@
 #include "runtime/range/host.h"
 #include "runtime/memory/dispose.h"
 #include "runtime/memory/idle_ranges.h"
+#include "runtime/range/backend.h"
 #include "runtime/range/range.h"
 #include "runtime/range/uses.h"
 #include "runtime/swap/exchange.h"
@@ -269,6 +270,24 @@ static void a_round_longer_than_a_window_moves_nothing(void **state)
     card_return_memory();
 }
 
+/* A chunk leaves, and the driver does not unmap it: its memory may come back all the same. */
+static void what_stays_mapped_is_in_no_way(void **state)
+{
+    struct gs_range *range;
+
+    (void)state;
+    card_begin(1, 0);
+    assert_true(card_allocate(&card.blocks[0], 64 * MIB));
+    range = card.device->ranges;
+    card.refuse_unmaps = 4; /* as often as it is tried */
+    gs_backend_of(range)->remove(range, 0);
+    assert_int_equal(card.refuse_unmaps, 0);
+    assert_int_equal(gs_backend_of(range)->place(range, 0), CUDA_SUCCESS);
+    card_fill(&card.blocks[0], 7);
+    card_check_contents();
+    card_return_memory();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +295,7 @@ int main(void)
         cmocka_unit_test(failing_calls_lose_no_chunk),
         cmocka_unit_test(a_long_drain_takes_nothing_from_the_exchanges),
         cmocka_unit_test(a_round_longer_than_a_window_moves_nothing),
+        cmocka_unit_test(what_stays_mapped_is_in_no_way),
     };
 
     return cmocka_run_group_tests(tests, card_setup, card_teardown);
