@@ -3,7 +3,7 @@
  * gpusharectl.c: gpusharectl's command line: options before the command, the table of commands, and
  * help.
  */
-#include "common/complete.h"
+#include "common/options.h"
 #include "common/fd.h"
 #include "lockd/base/text.h"
 #include "lockd/ctl/ask.h"

@@ -5,7 +5,6 @@
  * Exit codes: 0 ended as asked, or (on demand) another daemon already serves; 1 failed; 2 wrong
  * usage; 75 failed because something is missing that may exist a moment later.
  */
-#include "common/complete.h"
 #include "common/fd.h"
 #include "lockd/base/log.h"
 #include "common/options.h"

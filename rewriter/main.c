@@ -5,7 +5,7 @@
  * All work is done in a thread with a stack of its own, since the caller may have left this process
  * a small one (ulimit -s). Reports go to stdout, errors to stderr, one line each.
  */
-#include "common/complete.h"
+#include "common/options.h"
 #include "common/fd.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/job/act.h"

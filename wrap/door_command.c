@@ -2,7 +2,7 @@
  *
  * door_command.c: gpushare-door's command line.
  */
-#include "common/complete.h"
+#include "common/options.h"
 #include "common/fd.h"
 #include "common/same.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_help.c: where the rows of --help have their columns (common/complete.c).
+ * test_help.c: where the rows of --help have their columns (common/options.c).
  */
 #include "common/options.h"
 
