@@ -6,6 +6,7 @@
 
 #include "common/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -32,3 +33,20 @@ int gs_args_read(struct gs_args *args, const char *path, struct gs_err *err);
 /* Prints the words with a blank between them, quoted so that a shell reads back the same words.
  */
 void gs_args_print(const struct gs_args *args, FILE *out);
+
+enum gs_compiler {
+    GS_COMPILER_CC,
+    GS_COMPILER_CXX,
+    GS_COMPILER_NVCC,
+};
+
+struct gs_phase {
+    bool links;      /* the command runs the linker and makes a program or a shared library */
+    bool is_static;  /* and a fully static program (-static, -static-pie) */
+    bool clang_host; /* nvcc: -ccbin names a clang */
+};
+
+/* Reads the words of a command line (without the compiler's name), response files included.
+ * 0; or a negative errno with err filled. Changes nothing. */
+int gs_phase_read(enum gs_compiler compiler, const struct gs_args *args, struct gs_phase *phase,
+                  struct gs_err *err);

@@ -5,9 +5,8 @@
  * command links. It becomes the compiler (exec), so status, output and signals are the compiler's
  * own.
  */
-#include "common/complete.h"
+#include "common/options.h"
 #include "wrap/args.h"
-#include "wrap/phase.h"
 #include "common/fd.h"
 #include "common/same.h"
 

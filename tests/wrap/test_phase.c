@@ -3,7 +3,7 @@
  * test_phase.c: which command lines link. Each line is one case; response files are made for
  * it.
  */
-#include "wrap/phase.h"
+#include "wrap/args.h"
 
 #include <errno.h>
 #include <setjmp.h>
