@@ -5,7 +5,7 @@
  * Owns the descriptor and everything read from it. One thread per job.
  */
 #include "rewriter/job/job.h"
-#include "rewriter/job/location.h"
+#include "rewriter/job/options.h"
 #include "rewriter/elf/names.h"
 #include "rewriter/verify/verify.h"
 #include "rewriter/plan/imports.h"

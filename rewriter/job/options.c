@@ -5,8 +5,13 @@
 #include "rewriter/job/options.h"
 #include "common/same.h"
 
+#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #define ROW(name, letter, argument, kind, high, field, help)                                   \
@@ -158,4 +163,208 @@ int elf_options_parse(struct elf_options *options, int argc, char **argv, struct
                               "installed in one; give its folder");
     }
     return check_combination(options, err);
+}
+
+/* Finds the runtime library that patched files will load. The path goes into programs, so it
+ * must be absolute: a relative path would be looked up from wherever the program starts. No
+ * state, any thread. */
+
+#define LIBRARY "libgpushare.so.1"
+
+/* Removes "." and ".." from the start of a relative path, and goes up from `folder`, which has
+ * no links in it, for each "..". */
+static const char *go_up(char *folder, const char *path)
+{
+    while (path[0] == '.' && (path[1] == '/' || (path[1] == '.' && path[2] == '/'))) {
+        if (path[1] == '.' && *folder != '\0') /* the root's parent is the root */
+            *strrchr(folder, '/') = '\0';
+        path = strchr(path, '/');
+        path += strspn(path, "/");
+    }
+    return path;
+}
+
+/* Makes path absolute and keeps its links: if an upgrade changes a folder's link (current ->
+ * 1.2), the patched file is to follow it. */
+static int make_absolute(char out[PATH_MAX], const char *path)
+{
+    char folder[PATH_MAX] = "";
+    size_t at = 0;
+    int n;
+
+    if (*path != '/' && getcwd(folder, sizeof folder) == NULL)
+        return -errno;
+    if (*path != '/' && *folder != '/')
+        return -ENOENT; /* outside of this root */
+    path = *path != '/' ? go_up(folder, path) : path;
+    n = snprintf(out, PATH_MAX, "%s/%s", folder, path);
+    if (n >= PATH_MAX)
+        return -ENAMETOOLONG;
+    for (size_t from = 0; out[from] != '\0'; from++) { /* "//" and "/./" say no more than "/" */
+        if (out[from] == '/' && out[from + 1] == '/')
+            continue;
+        if (out[from] == '/' && out[from + 1] == '.' && out[from + 2] == '/') {
+            from++;
+            continue;
+        }
+        out[at++] = out[from];
+    }
+    out[at] = '\0';
+    return 0;
+}
+
+/* The library beside this tool. Uses the path by which the tool was started if it leads to the
+ * same library as the tool's real place, so that links to folders are kept. */
+static int beside_tool(char out[PATH_MAX])
+{
+    static const char *const places[] = {"runtime/" LIBRARY, GS_LIBDIR "/" LIBRARY,
+                                         "lib/" LIBRARY, "lib64/" LIBRARY};
+    const char *started = (const char *)getauxval(AT_EXECFN);
+    char self[PATH_MAX], path[PATH_MAX + 64], given[PATH_MAX], named[PATH_MAX + 64] = "";
+
+    if (!gs_own_path(self, 2))
+        return -ENOENT;
+    if (started == NULL || make_absolute(given, started) != 0 || !gs_cut_parts(given, 2))
+        *given = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", self, places[i]);
+        snprintf(named, sizeof named, "%s/%s", given, places[i]);
+        if (access(path, F_OK) == 0)
+            return make_absolute(out, gs_same_file(named, path) ? named : path);
+    }
+    return -ENOENT;
+}
+
+bool elf_location_leads(const char *path, char real[PATH_MAX])
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+
+    if (slash == NULL)
+        return false;
+    snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    return realpath(folder, real) != NULL && strcmp(folder, real) != 0 &&
+           realpath(path, real) != NULL;
+}
+
+/* If a runtime library is named, at least its folder must exist. */
+static int find_named(char path[PATH_MAX], const char *wanted, struct gs_err *err)
+{
+    char folder[PATH_MAX];
+    int ret = make_absolute(path, wanted);
+
+    if (ret == 0) {
+        memcpy(folder, path, sizeof folder);
+        *(strrchr(folder, '/') + 1) = '\0';
+        ret = access(folder, F_OK) == 0 ? 0 : -errno;
+    }
+    return ret == 0 ? 0
+                    : gs_err_errno(err, ret, "%s: the runtime library does not exist", wanted);
+}
+
+int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struct gs_err *err)
+{
+    int ret = wanted != NULL ? find_named(path, wanted, err) : 0;
+
+    if (ret != 0)
+        return ret;
+    if (wanted == NULL && beside_tool(path) != 0)
+        snprintf(path, PATH_MAX, "%s", GS_FULL_LIBDIR "/" LIBRARY);
+    if (strpbrk(path, "\n$:") != NULL)
+        return gs_err_set(
+            err, -EINVAL,
+            "%s: the loader would misread this path; use one without $ and colons", path);
+    if (!force && access(path, R_OK) != 0)
+        return gs_err_set(
+            err, -ENOENT,
+            "%s: the runtime library does not exist, so patched programs would not "
+            "start; give --runtime PATH, or --force if the library will be installed "
+            "there",
+            path);
+    return 0;
+}
+
+int elf_location_check(const char *path, const char *name, unsigned machine, struct gs_err *err)
+{
+    Elf64_Ehdr header;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t n;
+
+    if (fd < 0)
+        return gs_err_errno(err, -errno, "%s: the runtime library cannot be opened", path);
+    n = pread(fd, &header, sizeof header, 0);
+    close(fd);
+    if (n != (ssize_t)sizeof header || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_ident[EI_CLASS] != ELFCLASS64)
+        return gs_err_set(
+            err, -ENOENT,
+            "%s: is no library; give --runtime PATH of the runtime library (" LIBRARY ")",
+            path);
+    if (header.e_machine == machine)
+        return 0;
+    return gs_err_set(err, -ENOENT,
+                      "%s: is for %s, but the runtime library %s is not; give --runtime PATH "
+                      "of a matching one",
+                      name, elf_machine_name(machine), path);
+}
+
+/* A folder with pyvenv.cfg in it is an environment; its programs are in its bin. */
+
+#define MAX_LINKS 40 /* as many as the kernel follows */
+
+/* Finds the environment to which programs of this folder belong: its parent, or the folder
+ * itself. */
+static bool find_environment(const char *folder, char environment[PATH_MAX])
+{
+    static const char *const ways[] = {"..", "."};
+    char config[PATH_MAX + 32];
+
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        snprintf(config, sizeof config, "%s/%s/pyvenv.cfg", folder, ways[i]);
+        if (access(config, F_OK) != 0)
+            continue;
+        *strrchr(config, '/') = '\0';
+        if (realpath(config, environment) != NULL)
+            return true;
+    }
+    *environment = '\0';
+    return false;
+}
+
+bool elf_environment_left(const char *name, const char *real, char environment[PATH_MAX])
+{
+    char link[PATH_MAX], folder[PATH_MAX], target[PATH_MAX];
+    ssize_t n;
+
+    *environment = '\0';
+    snprintf(link, sizeof link, "%s", name);
+    for (int i = 0; i < MAX_LINKS; i++) {
+        const char *slash = strrchr(link, '/');
+        char given[PATH_MAX] = "."; /* the folder that holds the link */
+        size_t length;
+
+        if (slash != NULL)
+            snprintf(given, sizeof given, "%.*s", slash > link ? (int)(slash - link) : 1, link);
+        n = readlink(link, target, sizeof target - 1);
+        if (n <= 0 || realpath(given, folder) == NULL)
+            return false;
+        target[n] = '\0';
+        length = find_environment(folder, environment) ? strlen(environment) : 0;
+        if (length != 0 && (strncmp(real, environment, length) != 0 || real[length] != '/'))
+            return true;
+        *environment = '\0';
+        if (*target == '/')
+            memcpy(link, target, (size_t)n + 1);
+        else if (snprintf(link, sizeof link, "%s/%s", folder, target) >= (int)sizeof link)
+            return false;
+    }
+    return false;
+}
+
+bool elf_environment_is_python(const char *path)
+{
+    const char *base = basename(path);
+    size_t length = strncmp(base, "python", 6) == 0 ? 6 : strncmp(base, "pypy", 4) == 0 ? 4 : 0;
+
+    return length > 0 && strspn(base + length, "0123456789.dmt") == strlen(base + length);
 }

@@ -8,7 +8,6 @@
  * lists and the manifest, and the lock on the folder while it changes them.
  */
 #include "rewriter/tree/tree.h"
-#include "rewriter/tree/parallel.h"
 #include "rewriter/output/output.h"
 #include "rewriter/tree/manifest.h"
 #include "rewriter/tree/walk.h"

@@ -13,7 +13,7 @@
 #include "common/fd.h"
 #include "common/same.h"
 #include "rewriter/job/act.h"
-#include "rewriter/job/location.h"
+#include "rewriter/job/options.h"
 #include "rewriter/output/output.h"
 #include "rewriter/elf/say.h"
 

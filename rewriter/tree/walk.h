@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * walk.h: lists the files below a folder that gpushare-patch may have to change.
+ * walk.h: lists the files below a folder that gpushare-patch may have to change, and acts on them with
+ * several threads.
  */
 #pragma once
 
 #include "rewriter/job/options.h"
+#include "rewriter/job/act.h"
 
 /* Paths, each owned. */
 struct elf_paths {
@@ -40,3 +42,19 @@ void elf_walk_deinit(struct elf_walk *walk);
  * imports nothing to route. With --venv the interpreter routes for all of them. */
 void elf_outside_say(const struct elf_root *root, const struct elf_paths *libraries,
                      const struct elf_options *options);
+
+struct elf_parallel {
+    const struct elf_options *options; /* of each file; its jobs is the number of threads */
+    const struct elf_paths *files;     /* full paths */
+    const char *what;                  /* for the progress line */
+    bool silent;                       /* only results count */
+    bool every;                        /* report errors of files that do not reach CUDA, too */
+    enum elf_exit *results;            /* of each file, once it ran */
+    bool *reaches;                     /* whether it reaches CUDA */
+};
+
+/* Acts on every file; reports to stdout and stderr, with the lines of one file together. Several
+ * names of one file stay names of one file when it is changed. -ENOMEM before anything was done.
+ * parallel must be deinited in any case. */
+int elf_parallel_run(struct elf_parallel *parallel);
+void elf_parallel_deinit(struct elf_parallel *parallel);
