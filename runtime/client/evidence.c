@@ -11,7 +11,6 @@
 #include <fcntl.h>
 
 #include "lockd/protocol/wire.h"
-#include "runtime/base/lines.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/launcher.h"
 #include "runtime/memory/exports.h"

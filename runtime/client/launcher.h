@@ -26,3 +26,8 @@ uint64_t gs_evidence_hash(uint64_t hash, const void *bytes, unsigned long size);
 /* A key for each connection; the process at the other end finds the same key. Returns how many.
  * Reads files of /proc, for some milliseconds. Client thread. */
 unsigned gs_peers_read(uint64_t keys[GS_PEERS_MOST]);
+
+/* Calls take() for each line, without its end; take() may change the line. Reads so many bytes at
+ * most; a line of more than 4096 bytes is left out. A file that cannot be read has no lines. */
+void gs_lines_read(const char *path, size_t most, void (*take)(char *line, void *context),
+                   void *context);
