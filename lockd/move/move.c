@@ -10,7 +10,6 @@
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/move/move_guard.h"
-#include "lockd/move/move_state.h"
 #include "lockd/protocol/wire_check.h"
 
 #include <errno.h>

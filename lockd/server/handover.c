@@ -15,7 +15,7 @@
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/outbox.h"
-#include "lockd/server/remarks.h"
+#include "lockd/server/relations.h"
 #include "lockd/server/server.h"
 #include "lockd/server/trace.h"
 #include "lockd/server/users.h"

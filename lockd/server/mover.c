@@ -14,7 +14,6 @@
 #include "lockd/server/pause.h"
 #include "lockd/server/quota.h"
 #include "lockd/server/relations.h"
-#include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 #include "lockd/server/trace.h"
 #include "lockd/server/users.h"

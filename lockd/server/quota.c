@@ -16,7 +16,7 @@
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/server/pause.h"
-#include "lockd/server/remarks.h"
+#include "lockd/server/relations.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * relations.h: connects kin.c (finds programs that are one job) and balance.c (finds
- * programs to move to another device) with connections.
+ * programs to move to another device) with connections; remarks on programs.
  */
 #pragma once
 
@@ -9,6 +9,7 @@
 #include "lockd/programs/kin.h"
 #include "lockd/move/move.h"
 #include "lockd/protocol/wire.h"
+#include "lockd/base/slots.h"
 
 #include <stdint.h>
 
@@ -47,3 +48,25 @@ uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now);
 /* Adds the program's figures for the status. */
 void lockd_relations_describe(const struct lockd_connection *connection,
                               struct gs_wire_client *client);
+
+#define LOCKD_REMARKS 16
+
+/* A remark, the newest of its kind and process. */
+struct lockd_remark {
+    struct lockd_stamp stamp; /* its owner: the number of its lockd_user */
+    uint64_t owner;           /* id of the connection that it came from */
+    int32_t pid;
+    uint32_t kind, count;
+    char name[32], text[192];
+};
+
+struct lockd_remarks {
+    struct lockd_remark slot[LOCKD_REMARKS];
+};
+
+void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connection *from,
+                       const struct gs_wire_note *note, uint64_t now);
+/* Adds a remark of the daemon about a program. */
+void lockd_remarks_say(const struct lockd_connection *about, const char *text);
+/* Remarks on programs, and on groups that take turns separately, of which the scheduler tells. */
+void lockd_remarks_programs(struct lockd_server *server);

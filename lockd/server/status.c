@@ -12,7 +12,6 @@
 #include "lockd/server/control.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/relations.h"
-#include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 
