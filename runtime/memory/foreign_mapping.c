@@ -118,16 +118,20 @@ CUresult gs_foreign_unmap(CUdeviceptr address, uint64_t bytes)
     return result;
 }
 
-static void note_access(CUdeviceptr address, const CUmemAccessDesc *access, size_t count)
+/* The driver made the mapping, and knows what all devices may do there. */
+static void note_access(CUdeviceptr address)
 {
-    GS_HOLD_MEMORY;
-    struct gs_foreign *foreign = (struct gs_foreign *)gs_range_tree_find(&tree, address);
-    bool any = false;
+    CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    unsigned long long flags = 0;
+    struct gs_foreign *foreign;
 
-    for (size_t i = 0; i < count; i++)
-        any |= access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    for (; flags == 0 && gs_device_get(device.id) != NULL; device.id++)
+        if (gs_driver.cuMemGetAccess(&flags, &device, address) != CUDA_SUCCESS)
+            flags = 0;
+    GS_HOLD_MEMORY;
+    foreign = (struct gs_foreign *)gs_range_tree_find(&tree, address);
     if (foreign != NULL)
-        foreign->accessible = any;
+        foreign->accessible = flags != 0;
 }
 
 CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
@@ -141,7 +145,7 @@ CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
          address = found.base + found.size) {
         result = gs_driver.cuMemSetAccess(found.base, found.size, access, count);
         if (result == CUDA_SUCCESS)
-            note_access(found.base, access, count);
+            note_access(found.base);
     }
     return result;
 }

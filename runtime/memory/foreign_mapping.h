@@ -11,7 +11,7 @@
 struct gs_foreign {
     struct gs_range_tree_node node;
     struct gs_range *of; /* the range, which stays as long; NULL: of the driver's own handle */
-    bool accessible;     /* the program can reach it */
+    bool accessible;     /* some device can reach it */
 };
 
 /* Maps a handle of the driver's own. Refused where a mapping of ours lies, which the driver may

@@ -332,11 +332,13 @@ static void case_attributes(void)
 /* a mapping without access, in the middle of a reservation */
 static void case_without_access(void)
 {
-    const CUmemAccessDesc closed = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAccessDesc closed = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
+                          closed_beside = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1}};
     CUdeviceptr all, address, base;
     handle_type handle;
     uint64_t flags = 0;
     size_t size;
+    int devices;
 
     begin_context();
     all = reserve_addresses(4 * GRANULE);
@@ -363,6 +365,10 @@ static void case_without_access(void)
     OK(cuMemSetAccess(address, GRANULE, &mappings_opened, 1));
     OK(cuMemGetAddressRange(&base, &size, address + 5));
     CHECK(base == address && size == GRANULE);
+    OK(cuDeviceGetCount(&devices));
+    if (devices > 1) /* what another device has not is no matter */
+        OK(cuMemSetAccess(address, GRANULE, &closed_beside, 1));
+    OK(cuMemGetAddressRange(&base, &size, address + 5));
     OK(cuMemSetAccess(address, GRANULE, &closed, 1));
     GIVES(cuMemGetAddressRange(&base, &size, address + 5), CUDA_ERROR_NOT_FOUND);
 }

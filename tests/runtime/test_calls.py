@@ -189,6 +189,7 @@ class Cases(BuildTest):
         for more in ({"GPUSHARE_DISABLE": "1"}, {}):
             self.cases(("beside", "ring", "occupied", "mixed", "part", "gap", "strangers", "freed", "attributes", "without_access", "tiles", "multicast",
                         "multicast_address", "newer_calls", "multicast_newer", "endpoint"), "mappings", memory="512MiB", **more)
+            self.cases(("without_access",), "mappings", memory="512MiB", SIMCUDA_DEVICES="2", **more)
 
     def test_settings_that_are_wrong(self):
         for name, value in (("GPUSHARE_DEVICE_LIMIT", "0"), ("GPUSHARE_DEVICE_LIMIT", "100"), ("GPUSHARE_LOG", "/tmp"), ("GPUSHARE_MEMORY", "fast")):
