@@ -44,18 +44,20 @@ static inline uint64_t gs_freed_set_bytes(unsigned first_bytes, unsigned second_
 static inline bool gs_freed_side(CUmemorytype type, CUdeviceptr address, uint64_t offset,
                                  uint64_t bytes)
 {
-    return (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED) && address != 0 &&
+    return type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_ARRAY && address != 0 &&
            (gs_memory_is_refused(address, 0) || gs_memory_is_refused(address + offset, bytes));
 }
 
-/* Rows that go beyond the pitch, which the driver (580) lets pass in mapped memory and in pools only. */
+/* Rows that go beyond the pitch, and memory of type 0, which the driver (580) lets pass in mapped
+ * memory and in pools only. */
 static inline bool gs_freed_rows(CUmemorytype type, CUdeviceptr address, uint64_t pitch,
                                  uint64_t end)
 {
     struct gs_allocation allocation;
 
-    return pitch != 0 && end > pitch &&
-           (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED) &&
+    return ((pitch != 0 && end > pitch &&
+             (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED)) ||
+            type == 0) &&
            gs_memory_find(address, &allocation) == GS_MEMORY_LIVE && !allocation.own &&
            allocation.pool == NULL;
 }

@@ -180,6 +180,17 @@ static enum span span_of(CUdeviceptr address, uint64_t bytes, bool gaps)
     return MAPPED;
 }
 
+/* Under the lock: the end of the mappings that follow one another from the address on. */
+static CUdeviceptr end_of_mappings(CUdeviceptr address, CUdeviceptr end)
+{
+    CUdeviceptr base = 0;
+    uint64_t size = 0;
+
+    while (address < end && find_mapping(address, &base, &size))
+        address = base + size;
+    return address;
+}
+
 static void unmap_one(struct gs_range *range)
 {
     bool last;
@@ -347,7 +358,7 @@ static CUresult change_access(struct gs_range *range, const CUmemAccessDesc *acc
 CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
                                const CUmemAccessDesc *access, size_t count, bool *ours)
 {
-    const CUdeviceptr end = address + bytes;
+    CUdeviceptr end = address + bytes;
     CUresult result = CUDA_SUCCESS;
     struct gs_range *range;
     enum span span = GS_WITH_MEMORY(span_of(address, bytes, true)); /* as the driver (H200) */
@@ -355,11 +366,12 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
     *ours = span != UNKNOWN;
     if (span != MAPPED || access == NULL || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
+    end = GS_WITH_MEMORY(end_of_mappings(address, end)); /* the driver stops at the first gap */
     range = GS_WITH_MEMORY(gs_range_first(address, end - address));
     if (range != NULL)
         result = check_access(range->device, access, count);
     if (result == CUDA_SUCCESS)
-        result = gs_foreign_set_access(address, bytes, access, count);
+        result = gs_foreign_set_access(address, end - address, access, count);
     for (; range != NULL && result == CUDA_SUCCESS;
          range = GS_WITH_MEMORY(gs_range_first(address, end - address))) {
         bool needed;

@@ -227,9 +227,12 @@ static void case_mixed(void)
     expect_bytes(whole, 3 * GRANULE, 9);
 }
 
-/* access over a gap: what lies between two mappings does not count, as on an H200 */
+/* access over a gap: the mappings before it get the rights, as on an H200 */
 static void case_gap(void)
 {
+    const CUmemAccessDesc reading = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
+                                     CU_MEM_ACCESS_FLAGS_PROT_READ};
+    unsigned long long flags = 9;
     CUdeviceptr address;
     handle_type handle;
 
@@ -244,12 +247,19 @@ static void case_gap(void)
     GIVES(cuMemSetAccess(address + GRANULE, GRANULE, &mappings_opened, 1),
           CUDA_ERROR_INVALID_VALUE);
     OK(cuMemSetAccess(address, 4 * GRANULE, &mappings_opened, 1));
+    OK(cuMemGetAccess(&flags, &mappings_opened.location, address + 3 * GRANULE));
+    CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    OK(cuMemSetAccess(address + 3 * GRANULE, GRANULE, &mappings_opened, 1));
     OK(cuMemsetD8(address, 1, GRANULE));
     OK(cuMemsetD8(address + 3 * GRANULE, 2, GRANULE));
     expect_bytes(address, GRANULE, 1);
     GIVES(cuMemUnmap(address, 4 * GRANULE), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemMap(address + GRANULE, GRANULE, 0, handle, 0)); /* the driver's mapping of ours */
-    OK(cuMemSetAccess(address, 4 * GRANULE, &mappings_opened, 1));
+    OK(cuMemSetAccess(address, 4 * GRANULE, &reading, 1));
+    OK(cuMemGetAccess(&flags, &mappings_opened.location, address + GRANULE));
+    CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READ);
+    OK(cuMemGetAccess(&flags, &mappings_opened.location, address + 3 * GRANULE));
+    CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     expect_bytes(address + GRANULE, GRANULE, 1);
     expect_bytes(address + 3 * GRANULE, GRANULE, 2);
 }

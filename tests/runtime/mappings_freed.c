@@ -240,7 +240,8 @@ static void free_below_node(size_t bytes, CUcontext context)
     OK(cuGraphDestroy(graph));
 }
 
-/* rows beyond the pitch: the driver lets them pass in mapped memory and in pools (asked on an H200) */
+/* rows beyond the pitch, and memory without a type: the driver lets them pass in mapped memory and
+ * in pools (asked on an H200) */
 static void copy_beyond_pitch(CUdeviceptr good)
 {
     char host[256];
@@ -257,8 +258,15 @@ static void copy_beyond_pitch(CUdeviceptr good)
     GIVES(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
     copy.srcXInBytes = 4;
     OK(cuMemcpy2D(&copy));
+    copy.srcMemoryType = (CUmemorytype)0;
+    GIVES(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
+    copy.WidthInBytes = 0;
+    OK(cuMemcpy2D(&copy));
+    copy.WidthInBytes = 63;
     copy.srcXInBytes = 6;
     OK(cuMemAllocAsync(&copy.srcDevice, GRANULE, NULL));
+    OK(cuMemcpy2D(&copy));
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
     OK(cuMemcpy2D(&copy));
     OK(cuMemFreeAsync(copy.srcDevice, NULL));
 }

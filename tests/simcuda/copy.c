@@ -165,6 +165,15 @@ CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **out
     return CUDA_SUCCESS;
 }
 
+/* What cuMemAlloc gives is not. A real driver (580) takes mapped memory without a type, too. */
+static bool is_mapped(CUdeviceptr address)
+{
+    const struct sim_allocation *allocation = sim_allocation_find(address);
+
+    return allocation ? allocation->pool != NULL
+                      : sim_ranges_find(&sim_mappings, address) != NULL;
+}
+
 /* One side of a CUDA_MEMCPY3D. */
 static CUresult box_side(CUmemorytype type, const void *host, CUdeviceptr device, size_t x,
                          size_t y, size_t z, size_t lod, size_t *pitch, size_t *height,
@@ -176,14 +185,17 @@ static CUresult box_side(CUmemorytype type, const void *host, CUdeviceptr device
         return CUDA_ERROR_INVALID_VALUE;
     if (type == CU_MEMORYTYPE_HOST)
         *address = (CUdeviceptr)host;
-    else if (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED)
+    else if (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ||
+             (type == 0 && is_mapped(device)))
         *address = device;
+    else if (!box->WidthInBytes || !box->Height || !box->Depth)
+        *address = 0; /* as a real driver (580): nobody asks */
     else
         return type == CU_MEMORYTYPE_ARRAY ? CUDA_ERROR_NOT_SUPPORTED
                                            : CUDA_ERROR_INVALID_VALUE;
     if (*pitch && box->WidthInBytes + x > *pitch && box->WidthInBytes && box->Height &&
         box->Depth && type != CU_MEMORYTYPE_HOST && sim_allocation_find(device) &&
-        !sim_allocation_find(device)->pool)
+        !is_mapped(device))
         return CUDA_ERROR_INVALID_VALUE; /* as a real driver (580); any pitch does elsewhere */
     if (!*pitch)
         *pitch = box->WidthInBytes + x;

@@ -59,8 +59,10 @@ static CUresult copy_3d(struct sim_call *call, struct sim_stream *stream,
                         const CUDA_MEMCPY3D *box, bool sync)
 {
     struct sim_copy copy;
-    const CUresult result = sim_copy_from_3d(box, &copy);
+    /* a real driver (580) looks at captures before the types of memory */
+    CUresult result = stream ? sim_capture_check_submit(stream) : call->result;
 
+    result = result ? result : sim_copy_from_3d(box, &copy);
     return result ? result : copy_box(call, stream, &copy, sync);
 }
 

@@ -235,6 +235,7 @@ static CUresult access_set(CUdeviceptr start, size_t size, const CUmemAccessDesc
                            size_t count)
 {
     const long first = whole_mappings(start, size, true); /* as a real driver (580) */
+    CUdeviceptr next = start;
     CUresult result = CUDA_SUCCESS;
 
     if (!descriptions || !count || first < 0)
@@ -252,9 +253,12 @@ static CUresult access_set(CUdeviceptr start, size_t size, const CUmemAccessDesc
         if (is_refused(start, wanted->flags))
             return CUDA_ERROR_NOT_SUPPORTED;
     }
-    for (size_t i = (size_t)first;
-         i < sim_mappings.count && sim_mappings.item[i]->start < start + size && !result; i++) {
+    for (size_t i = (size_t)first; i < sim_mappings.count && next < start + size && !result;
+         i++) {
         struct sim_mapping *mapping = (struct sim_mapping *)sim_mappings.item[i];
+        if (mapping->range.start != next)
+            break; /* a real driver (580) gives no rights behind a gap */
+        next += mapping->range.size;
         for (size_t k = 0; k < count && !result; k++)
             if (mapping->physical->host ||
                 (unsigned)descriptions[k].location.id == mapping->physical->device)

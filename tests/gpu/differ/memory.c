@@ -357,7 +357,7 @@ static void copy_rows(void)
     if (memory == NULL)
         return;
     note_use(memory);
-    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcMemoryType = one_in(20) ? (CUmemorytype)0 : CU_MEMORYTYPE_DEVICE;
     copy.srcDevice = memory->start;
     copy.srcXInBytes = pick(9);
     copy.srcY = pick(3);
@@ -367,8 +367,9 @@ static void copy_rows(void)
     copy.dstPitch = 128;
     copy.WidthInBytes = pick(64);
     copy.Height = pick(40);
-    tell(" %zux%zu pitch %zu from %zu,%zu", copy.WidthInBytes, copy.Height, copy.srcPitch,
-         copy.srcXInBytes, copy.srcY);
+    tell(" %zux%zu pitch %zu from %zu,%zu type %d to %d", copy.WidthInBytes, copy.Height,
+         copy.srcPitch, copy.srcXInBytes, copy.srcY, (int)copy.srcMemoryType,
+         (int)copy.dstMemoryType);
     if ((copy.srcY + copy.Height) * copy.srcPitch + 200 > memory->bytes && !world.faults)
         return;
     memset(host_target, 0, ROWS_BYTES);
