@@ -7,7 +7,7 @@
  * driver call or while memory is touched. Only the client thread registers segments. Invariants:
  * a bit of a segment's map is set exactly while a block has that unit; held is the bytes of all
  * segments that blocks are cut from, of those being made, and of the common memory that this program
- * made, while blocks have it.
+ * made, until it is unmapped.
  */
 #include "runtime/range/host.h"
 #include "runtime/range/host_file.h"
@@ -28,6 +28,7 @@ struct gs_host_segment {
     uint64_t bytes;
     uint32_t units, used;           /* of UNIT bytes; no units: common memory, ... */
     bool ended;                     /* ... which nobody has any more */
+    _Atomic(uint64_t) *account;     /* in which it counts */
     enum registration registration; /* NEVER: beyond the budget, or the driver refused it */
     CUcontext context; /* REGISTERED: the context in which it is, and with which that ends */
     uint8_t map[];     /* a bit for each unit */
@@ -83,6 +84,7 @@ static struct gs_host_segment *make_segment(uint32_t units)
     }
     segment->bytes = bytes;
     segment->units = units;
+    segment->account = &arena.held;
     segment->registration = held + bytes <= gs_host_budget() ? WAITING : NEVER;
     return segment;
 }
@@ -123,7 +125,7 @@ static void free_segment(struct gs_host_segment *segment)
     if (segment->registration == REGISTERED)
         gs_driver.cuMemHostUnregister(segment->memory);
     gs_host_unmap(segment->memory, segment->bytes);
-    atomic_fetch_sub_explicit(&arena.held, segment->units * UNIT, memory_order_relaxed);
+    atomic_fetch_sub_explicit(segment->account, segment->bytes, memory_order_relaxed);
     free(segment);
 }
 
@@ -223,46 +225,34 @@ struct gs_host_common *gs_host_share(char *memory, uint64_t bytes, uint64_t numb
 {
     struct gs_host_common *common = malloc(sizeof *common);
 
-    if (common != NULL)
-        *common = (struct gs_host_common){memory, bytes, number, NULL, foreign, whole, 1, 0};
-    else
+    if (common == NULL) {
         gs_host_unmap(memory, bytes);
+        return NULL;
+    }
+    *common = (struct gs_host_common){memory, bytes, number, NULL, foreign, whole, 1};
+    if (!foreign) /* else it counts when a block has it: its maker counts it as well */
+        atomic_fetch_add_explicit(&arena.held, bytes, memory_order_relaxed);
     return common;
 }
 
-/* Memory that several blocks have counts once. Under arena.lock. */
-static void count_common(const struct gs_host_common *common, bool in)
-{
-    _Atomic(uint64_t) *account = common->foreign ? &arena.foreign : &arena.held;
-
-    if (in)
-        atomic_fetch_add_explicit(account, common->bytes, memory_order_relaxed);
-    else
-        atomic_fetch_sub_explicit(account, common->bytes, memory_order_relaxed);
-}
-
 /* What may be registered is released by the client thread. */
-static void put_common(struct gs_host_common *common, bool of_block)
+void gs_host_unshare(struct gs_host_common *common)
 {
     bool last;
 
     gs_lock(&arena.lock, GS_LOCK_HOST);
     last = --common->holders == 0;
-    if (of_block && --common->blocks == 0)
-        count_common(common, false);
     if (last && common->segment != NULL)
         common->segment->ended = true;
     gs_unlock(&arena.lock, GS_LOCK_HOST);
     if (!last)
         return;
-    if (common->segment == NULL)
+    if (common->segment == NULL) {
         gs_host_unmap(common->memory, common->bytes);
+        if (!common->foreign)
+            atomic_fetch_sub_explicit(&arena.held, common->bytes, memory_order_relaxed);
+    }
     free(common);
-}
-
-void gs_host_unshare(struct gs_host_common *common)
-{
-    put_common(common, false);
 }
 
 static bool have_segment(struct gs_host_common *common)
@@ -276,8 +266,11 @@ static bool have_segment(struct gs_host_common *common)
         return false;
     segment->memory = common->memory;
     segment->bytes = common->bytes;
+    segment->account = common->foreign ? &arena.foreign : &arena.held;
     segment->registration = common->whole ? WAITING : NEVER;
     common->segment = segment;
+    if (common->foreign)
+        atomic_fetch_add_explicit(&arena.foreign, common->bytes, memory_order_relaxed);
     link_segment(segment);
     return true;
 }
@@ -298,8 +291,6 @@ struct gs_host_block *gs_host_adopt(const struct gs_host_block *like,
     atomic_store_explicit(&block->holders, 1, memory_order_relaxed);
     gs_lock(&arena.lock, GS_LOCK_HOST);
     common->holders++;
-    if (common->blocks++ == 0)
-        count_common(common, true);
     gs_unlock(&arena.lock, GS_LOCK_HOST);
     return block;
 }
@@ -336,7 +327,7 @@ void gs_host_put(struct gs_host_block *block)
         segment->used -= units;
         gs_unlock(&arena.lock, GS_LOCK_HOST);
     } else if (block->common != NULL) {
-        put_common(block->common, true);
+        gs_host_unshare(block->common);
     } else {
         gs_host_file_put(block->offset, units * UNIT);
     }

@@ -22,10 +22,9 @@ struct gs_host_common {
     char *memory;
     uint64_t bytes, number;          /* number: of the offer with which it came */
     struct gs_host_segment *segment; /* registered as such; NULL: no block has had it yet */
-    bool foreign; /* another program made it: it is in no account of this one */
-    bool whole;   /* it has no holes, which to register it would fill */
-    unsigned holders,
-        blocks; /* those that have it, and the blocks among them; under arena.lock */
+    bool foreign;     /* another program made it: it is in no account of this one */
+    bool whole;       /* it has no holes, which to register it would fill */
+    unsigned holders; /* blocks and offers; under arena.lock */
 };
 
 struct gs_host_block {

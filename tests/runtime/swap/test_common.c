@@ -239,6 +239,7 @@ static void common_free_while_a_copy_is_compared_waits_for_nobody(void **state)
     self.looks = 3;
     do_all();
     assert_null(self.between);
+    tend_all();
     gs_host_trim(0);
     assert_int_equal(gs_host_used() + gs_host_foreign(), 0); /* its last holder has put it */
 }
@@ -394,7 +395,23 @@ static void common_memory_of_several_copies_counts_once(void **state)
     card_free(&card.blocks[0]);
     assert_int_equal(gs_host_foreign(), BYTES);
     card_free(&card.blocks[2]);
+    assert_int_equal(gs_host_foreign(), BYTES); /* it is there until it is released */
+    tend_all();
     assert_int_equal(gs_host_foreign(), 0);
+}
+
+/* No other program counts an offer that nobody has taken. */
+static void common_memory_that_is_offered_counts(void **state)
+{
+    uint64_t used;
+
+    (void)state;
+    have_copies(1, false);
+    used = gs_host_used();
+    hear_copy(true);
+    assert_int_equal(gs_host_used(), used + BYTES);
+    gs_common_step(gs_now() + 100 * S, false); /* the offer ends */
+    assert_int_equal(gs_host_used(), used);
 }
 
 /* Offers that have the same beginning are told apart by all of it, and each copy is looked at. */
@@ -592,6 +609,7 @@ int main(void)
         cmocka_unit_test_teardown(common_hole_of_an_offer_is_as_good_as_zeros, end),
         cmocka_unit_test_teardown(common_offer_without_holes_is_searched_once, end),
         cmocka_unit_test_teardown(common_memory_of_several_copies_counts_once, end),
+        cmocka_unit_test_teardown(common_memory_that_is_offered_counts, end),
         cmocka_unit_test_teardown(common_copies_that_differ_late_stay_apart, end),
         cmocka_unit_test_teardown(common_memory_is_copied_by_the_driver_alone, end),
         cmocka_unit_test_teardown(common_memory_that_has_ended_is_registered_no_more, end),
