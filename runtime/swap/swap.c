@@ -65,7 +65,7 @@ static void abandon_mover(struct gs_mover *mover, CUresult result)
     gs_log("moving memory %s: CUresult %d", mover->out ? "out" : "in", result);
     for (unsigned i = 0; i < 4 && !idle; i++)
         idle = gs_driver.cuStreamSynchronize(mover->copies) == CUDA_SUCCESS &&
-               gs_driver.cuStreamSynchronize(mover->hashes) == CUDA_SUCCESS;
+               gs_mover_end_hashing(mover) == CUDA_SUCCESS;
     broken = context_is_broken(mover->context, result) && device_is_broken(mover->device);
     while (mover->count != 0) {
         struct gs_job *job = gs_mover_job(mover, 0);
@@ -92,18 +92,19 @@ static void begin_hashing(struct gs_mover *mover, struct gs_job *job)
 {
     const uint64_t slot = (uint64_t)(job - mover->jobs);
     const uint64_t blocks = (job->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES;
+    CUstream const stream = mover->hashes[slot % GS_HASH_STREAMS];
 
     gs_vmm_open(job->range, job->index); /* if that fails, so will the copy */
     if (gs_backend_of(job->range)->send != NULL || mover->results == NULL ||
         mover->context->hash == NULL || blocks > GS_HASH_MOST)
         return;
     job->hashes_there = mover->results_there + slot * sizeof mover->results[0];
-    if (gs_hash_queue(mover->context, job->address, job->bytes, job->hashes_there,
-                      mover->hashes) != CUDA_SUCCESS)
+    if (gs_hash_queue(mover->context, job->address, job->bytes, job->hashes_there, stream) !=
+        CUDA_SUCCESS)
         return; /* it is copied without hashes */
     job->hashes = mover->results[slot];
     job->stage = GS_JOB_HASHING;
-    job->marked = gs_mover_mark(&job->hashed, mover->hashes) == CUDA_SUCCESS;
+    job->marked = gs_mover_mark(&job->hashed, stream) == CUDA_SUCCESS;
 }
 
 /* --- out --- */
@@ -155,7 +156,7 @@ static bool has_no_place(const struct gs_job *job, CUresult result)
 
 static void keep_from(struct gs_mover *mover, unsigned first)
 {
-    gs_driver.cuStreamSynchronize(mover->hashes); /* their hashing may still run */
+    gs_mover_end_hashing(mover); /* their hashing may still run */
     while (mover->count > first) {
         struct gs_job *job = gs_mover_job(mover, mover->count - 1);
 

@@ -12,12 +12,19 @@
 #include "runtime/range/handover.h"
 #include "runtime/range/vmm.h"
 
+static bool make_stream(CUstream *stream)
+{
+    return *stream != NULL ||
+           gs_driver.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+}
+
 static bool make_streams(struct gs_mover *mover)
 {
-    return (mover->copies != NULL ||
-            gs_driver.cuStreamCreate(&mover->copies, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) &&
-           (mover->hashes != NULL ||
-            gs_driver.cuStreamCreate(&mover->hashes, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    bool made = make_stream(&mover->copies);
+
+    for (unsigned i = 0; i < GS_HASH_STREAMS && made; i++)
+        made = make_stream(&mover->hashes[i]);
+    return made;
 }
 
 /* Returns the context that has something under way, or else any. */
@@ -229,6 +236,18 @@ void gs_mover_drop_first(struct gs_mover *mover)
     mover->count--;
 }
 
+CUresult gs_mover_end_hashing(const struct gs_mover *mover)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (unsigned i = 0; i < GS_HASH_STREAMS; i++) {
+        const CUresult ended = gs_driver.cuStreamSynchronize(mover->hashes[i]);
+
+        result = ended != CUDA_SUCCESS ? ended : result;
+    }
+    return result;
+}
+
 CUresult gs_mover_await_hashes(const struct gs_mover *mover, const struct gs_job *job)
 {
     CUresult result = CUDA_SUCCESS;
@@ -237,7 +256,7 @@ CUresult gs_mover_await_hashes(const struct gs_mover *mover, const struct gs_job
         (job->marked && gs_driver.cuEventSynchronize(job->hashed) == CUDA_SUCCESS))
         return CUDA_SUCCESS;
     for (unsigned i = 0; i < 4; i++) { /* one call's failure says nothing about the kernel */
-        result = gs_driver.cuStreamSynchronize(mover->hashes);
+        result = gs_mover_end_hashing(mover);
         if (result == CUDA_SUCCESS)
             break;
     }

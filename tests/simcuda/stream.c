@@ -15,6 +15,8 @@
 #include <string.h>
 #include "tests/simcuda/graph.h"
 
+#define WORKER_STACK (512u << 10) /* programs may have little address space, and many streams */
+
 struct sim_task {
     struct sim_task *next;
     struct sim_op *op;
@@ -152,6 +154,7 @@ static int start_worker(struct sim_stream *stream)
     pthread_sigmask(SIG_SETMASK, &all, &before); /* the application's signals are not for us */
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, WORKER_STACK);
     const int rc = pthread_create(&thread, &attributes, run_worker, stream);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -301,7 +301,7 @@ int card_setup(void **state)
     if (mkdtemp(folder) == NULL)
         return -1;
     setenv("SIMCUDA_CARD", folder, 1);
-    setenv("SIMCUDA_MEMORY", "320MiB", 1);
+    setenv("SIMCUDA_MEMORY", "320MiB", 0);
     setenv("SIMCUDA_CONTEXT_MEMORY", "64KiB", 1);
     setenv("SIMCUDA_POISON", "0", 1); /* faster */
     gs_gate_init(nobody_to_wait_for);
@@ -314,7 +314,7 @@ int card_setup(void **state)
     gs_driver.cuMemUnmap = unmap_or_fail;
     gs_driver.cuMemAddressReserve = reserve_or_fail;
     gs_driver.cuMemcpyDtoD_v2 = copy_or_fail;
-    gs_runtime.config.device_limit = CARD_ROOM;
+    gs_runtime.config.device_limit = card.room != 0 ? card.room : CARD_ROOM;
     gs_runtime.config.overcommit_set = true;
     gs_runtime.config.grain = 64 * MIB;
     gs_runtime.config.overcommit = CARD_BEYOND;

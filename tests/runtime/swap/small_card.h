@@ -26,6 +26,7 @@ struct card_block {
 
 struct card {
     struct gs_device *device;
+    uint64_t room;           /* 0: CARD_ROOM; else also set SIMCUDA_MEMORY before the set-up */
     struct gs_driver driver; /* the simulated one, as it is */
     struct card_block blocks[CARD_BLOCKS];
     uint64_t random;
