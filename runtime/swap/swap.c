@@ -370,6 +370,16 @@ static struct gs_mover *enter_for(struct gs_device *device, bool out)
 
 /* --- the two directions --- */
 
+/* Small chunks: while one is copied, the last can leave. */
+static bool may_queue_out(struct gs_mover *mover)
+{
+    if (mover->queued == mover->count)
+        return false;
+    return gs_job_is_small(gs_mover_job(mover, mover->queued))
+               ? mover->queued < 2
+               : mover->queued_bytes < QUEUE_BYTES;
+}
+
 enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
 {
     struct gs_mover *mover = enter_for(device, true);
@@ -381,8 +391,7 @@ enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
     while (mover->bytes < excess && mover->bytes < AHEAD_BYTES &&
            mover->count < GS_MOVER_RING && gs_mover_choose(mover, 0, false))
         begin_hashing(mover, gs_mover_job(mover, mover->count - 1));
-    while (mover->queued < mover->count && mover->queued_bytes < QUEUE_BYTES &&
-           result == CUDA_SUCCESS)
+    while (result == CUDA_SUCCESS && may_queue_out(mover))
         result = queue_out(mover, &kept);
     moved = mover->count != 0;
     if (moved)

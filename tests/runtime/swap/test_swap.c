@@ -107,6 +107,20 @@ static void chunks_that_wait_for_the_bus_are_not_hashed_all(void **state)
     assert_true(self.beside > 1); /* the bus does not wait for this thread */
 }
 
+/* While a copy engine copies out, the next program waits 1 ms for each chunk that it maps; in this time
+ * a small chunk could be copied several times. */
+static void small_chunks_leave_in_short_copies(void **state)
+{
+    (void)state;
+    have_blocks(CARD_BLOCKS, 20 * MIB, true);
+    leave(1);
+    assert_int_equal(self.copied, 2 * (20 * MIB)); /* the second meanwhile */
+    leave(CARD_BLOCKS - 1);
+    assert_int_equal(self.copied, CARD_BLOCKS * (20 * MIB));
+    assert_int_equal(self.beside, 1);
+    assert_true(self.longest <= 8 * MIB);
+}
+
 static int end(void **state)
 {
     uint64_t lacking;
@@ -124,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(chunks_are_hashed_beside_each_other, end),
         cmocka_unit_test_teardown(chunks_that_wait_for_the_bus_are_not_hashed_all, end),
+        cmocka_unit_test_teardown(small_chunks_leave_in_short_copies, end),
     };
 
     return cmocka_run_group_tests(tests, begin, card_teardown);
