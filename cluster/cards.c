@@ -4,7 +4,7 @@
  * the same edits; that makes one card. "all" is none.
  */
 #include "cluster/cards.h"
-#include "lockd/protocol/names.h"
+#include "lockd/protocol/wire_check.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 #include "bench/sim/scenario_value.h"
 #include "common/size.h"
 #include "lockd/sched/scheduler.h"
-#include "lockd/protocol/names.h"
+#include "lockd/protocol/wire_check.h"
 
 #include <errno.h>
 #include <math.h>

@@ -9,7 +9,6 @@
 #include "common/err.h"
 #include "common/options.h"
 #include "lockd/nvml/nvml.h"
-#include "lockd/protocol/names.h"
 #include "lockd/protocol/wire_check.h"
 
 #include <stdbool.h>

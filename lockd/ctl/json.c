@@ -10,7 +10,7 @@
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/figures.h"
-#include "lockd/protocol/names.h"
+#include "lockd/protocol/wire_check.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -9,7 +9,7 @@
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/figures.h"
-#include "lockd/protocol/names.h"
+#include "lockd/protocol/wire_check.h"
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/status_table.h"
 #include "lockd/ctl/ctl.h"

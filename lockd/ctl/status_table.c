@@ -8,7 +8,7 @@
 #include "common/size.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/words.h"
-#include "lockd/protocol/names.h"
+#include "lockd/protocol/wire_check.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/json.h"
 

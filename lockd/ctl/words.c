@@ -4,7 +4,7 @@
  */
 #include "lockd/ctl/words.h"
 #include "common/size.h"
-#include "lockd/protocol/names.h"
+#include "lockd/protocol/wire_check.h"
 #include "lockd/base/text.h"
 
 #include <pwd.h>

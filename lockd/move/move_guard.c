@@ -12,7 +12,6 @@
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/base/text.h"
-#include "lockd/protocol/names.h"
 #include "lockd/protocol/wire_check.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "lockd/protocol/names.h"
+#include "lockd/protocol/wire_check.h"
 
 #include <stdbool.h>
 #include <stdint.h>

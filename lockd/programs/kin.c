@@ -6,7 +6,7 @@
  * one user, so each new key is compared with all of them.
  */
 #include "lockd/programs/kin.h"
-#include "lockd/protocol/names.h"
+#include "lockd/protocol/wire_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wire_check.h: checks bytes from a socket before they are used.
+ * wire_check.h: checks bytes from a socket before they are used; the names of the protocol's numbers.
  */
 #pragma once
 
@@ -8,7 +8,9 @@
 #include "lockd/protocol/wire.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* The largest number that the daemon accepts: more than any machine has, and small enough that
@@ -54,3 +56,19 @@ struct gs_wire_end lockd_wire_end(int code, uint32_t count, const char *format, 
  * its texts (text.h). 0, or -EBADMSG / -EPROTONOSUPPORT with
  * what is wrong in err. */
 int lockd_wire_check(union lockd_message *message, size_t size, struct gs_err *err);
+
+#define LOCKD_UUID_SIZE 41
+
+/* "fair", "fifo", "rr", "priority"; NULL for other numbers. */
+const char *lockd_policy_name(uint32_t policy);
+/* "pause" and so on; NULL for other numbers than those of enum gs_control_op. */
+const char *lockd_operation_name(uint32_t op);
+/* "auto", "interactive", "batch", "background", as in settings.def. */
+const char *lockd_class_name(uint32_t class_number);
+/* The reason why programs are a gang (enum gs_kin_kind), as a word; NULL: there is none. */
+const char *lockd_kin_name(uint32_t kind);
+/* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as nvidia-smi -L writes the 16 bytes of a UUID. */
+char *lockd_uuid_text(const uint8_t *uuid, char *buffer);
+/* Reads the 16 bytes of such a text, or of one that begins with "MIG-"; in letters of any size,
+ * with '-' anywhere between the digits. */
+bool lockd_uuid_read(const char *text, uint8_t *uuid);

@@ -19,7 +19,6 @@
 #include "lockd/server/quota.h"
 #include "lockd/server/relations.h"
 #include "lockd/server/server.h"
-#include "lockd/server/status.h"
 #include "lockd/server/successor.h"
 #include "lockd/server/users.h"
 

@@ -11,7 +11,7 @@
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/outbox.h"
-#include "lockd/server/pause.h"
+#include "lockd/server/quota.h"
 #include "lockd/server/relations.h"
 #include "lockd/server/share.h"
 #include "lockd/server/trace.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control.h: changes that gpusharectl requests.
+ * control.h: changes that gpusharectl requests, and its questions: status, settings, accounts.
  */
 #pragma once
 
@@ -13,6 +13,9 @@ struct lockd_config;
 struct lockd_connection;
 struct lockd_server;
 struct lockd_values;
+struct gs_wire_account;
+struct gs_wire_get;
+struct sched_client;
 
 /* The settings of one program: the rows of settings.def whose scope is PROGRAM; the others are 0. */
 void lockd_control_values(const struct lockd_connection *program, struct lockd_values *values);
@@ -38,3 +41,14 @@ struct lockd_reloading {
 
 /* Reads the configuration again and applies it. 0, or -errno and nothing has changed. */
 int lockd_reload_config(struct lockd_server *server, struct gs_err *err);
+
+/* Answers GS_WIRE_STATUS, and GS_WIRE_GET. */
+void lockd_status_send(struct lockd_connection *connection);
+void lockd_status_settings(struct lockd_connection *connection, const struct gs_wire_get *get);
+/* A program has ended, and the scheduler still has it. Adds its figures to the account of its
+ * group. */
+void lockd_status_gone(const struct lockd_connection *connection,
+                       const struct sched_client *client);
+/* Answers GS_WIRE_ACCOUNT, for a group of the caller's user. */
+void lockd_status_account(struct lockd_connection *connection,
+                          const struct gs_wire_account *asked);

@@ -11,7 +11,6 @@
 #include "lockd/server/closer.h"
 #include "lockd/server/control.h"
 #include "lockd/server/outbox.h"
-#include "lockd/server/pause.h"
 #include "lockd/server/quota.h"
 #include "lockd/server/relations.h"
 #include "lockd/server/server.h"

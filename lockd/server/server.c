@@ -14,7 +14,7 @@
 #include "lockd/base/log.h"
 #include "lockd/server/mover.h"
 #include "lockd/server/outbox.h"
-#include "lockd/server/status.h"
+#include "lockd/server/control.h"
 #include "lockd/server/users.h"
 #include "lockd/start/inherited.h"
 #include "lockd/start/sockets.h"

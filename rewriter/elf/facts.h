@@ -8,6 +8,8 @@
 #include "rewriter/elf/image.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* An undefined dynamic symbol whose name is in the wrap list. */
 struct elf_import {
@@ -61,3 +63,18 @@ bool elf_facts_cuda(const struct elf_facts *facts);
 
 /* The fact that shows it best, as a clause: "imports cudaMalloc". */
 void elf_facts_why(const struct elf_facts *facts, char *text, size_t size);
+
+#define ELF_WRAP_PREFIX "__wrap_"
+
+/* True for dlsym, dlvsym and driver functions that are not passed through: a reference to them
+ * becomes __wrap_<name>. */
+int elf_name_is_wrapped(const char *name);
+/* The CUDA version (1000 * major + 10 * minor) a driver function appeared in; 0 if the table
+ * does not have the name. */
+int elf_name_driver_since(const char *name);
+/* A name of the CUDA runtime API or of its compiler support: cudaMalloc,
+ * __cudaRegisterFatBinary, ... */
+int elf_name_is_runtime_api(const char *name);
+/* A number that changes whenever the wrap list does: files patched with another list are patched
+ * again. */
+uint32_t elf_names_fingerprint(void);

@@ -27,7 +27,7 @@
 #pragma once
 
 #include "common/err.h"
-#include "rewriter/elf/source.h"
+#include "rewriter/elf/image.h"
 #include "rewriter/elf/sums.h"
 
 #include <limits.h>

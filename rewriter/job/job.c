@@ -6,9 +6,9 @@
  */
 #include "rewriter/job/job.h"
 #include "rewriter/job/options.h"
-#include "rewriter/elf/names.h"
+#include "rewriter/elf/facts.h"
 #include "rewriter/verify/verify.h"
-#include "rewriter/plan/imports.h"
+#include "rewriter/plan/plan.h"
 #include "rewriter/elf/reader.h"
 
 #include <errno.h>

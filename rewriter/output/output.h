@@ -6,7 +6,7 @@
 
 #include "common/err.h"
 #include "rewriter/output/folder_entry.h"
-#include "rewriter/elf/source.h"
+#include "rewriter/elf/image.h"
 
 #include <limits.h>
 #include <stdbool.h>

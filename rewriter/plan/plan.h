@@ -51,7 +51,7 @@ struct elf_plan_changes {
     size_t count, room;
 };
 
-/* imports.c: the names that go behind the old strings */
+/* plan.c: the names that go behind the old strings */
 struct elf_plan_names {
     char *bytes;
     size_t size;
@@ -110,3 +110,11 @@ void elf_plan_deinit(struct elf_plan *plan);
 
 const char *elf_dynamic_way_text(enum elf_dynamic_way way);
 const char *elf_slot_way_text(enum elf_slot_way way);
+
+/* Decides which imports are routed, and makes their names. 0, or a negative errno with err
+ * filled. */
+int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *err);
+/* Whether a name of the dynamic section contains $ORIGIN. */
+bool elf_origin_is_used(const struct elf_image *image);
+/* The name with origin in place of each $ORIGIN, to be freed by the caller. NULL: no memory. */
+char *elf_origin_expand(const char *text, const char *origin);

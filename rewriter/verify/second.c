@@ -10,7 +10,7 @@
  * set once.
  */
 #include "rewriter/verify/second.h"
-#include "rewriter/elf/names.h"
+#include "rewriter/elf/facts.h"
 
 #include <errno.h>
 #include <gelf.h>

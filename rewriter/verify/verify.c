@@ -7,7 +7,7 @@
  */
 #include "rewriter/verify/verify.h"
 #include "rewriter/elf/dynamic.h"
-#include "rewriter/plan/imports.h"
+#include "rewriter/plan/plan.h"
 #include "rewriter/elf/reader.h"
 
 #include <errno.h>

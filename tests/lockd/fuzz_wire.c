@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_wire.c: libFuzzer target: several programs and gpusharectls say any bytes to the whole
- * daemon but its event loop: connection.c, outbox.c, control.c, status.c, trace.c, scheduler.c.
+ * daemon but its event loop: connection.c, outbox.c, control.c, trace.c, scheduler.c.
  *
  * The clock is the input's. The input is a sequence of steps: one byte says who (three bits)
  * and what (five bits). A step is any bytes as a message, a message of a right type and length

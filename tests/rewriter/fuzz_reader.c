@@ -9,7 +9,6 @@
 #include "rewriter/elf/note.h"
 #include "rewriter/plan/plan.h"
 #include "rewriter/job/relaid.h"
-#include "rewriter/plan/imports.h"
 #include "rewriter/elf/reader.h"
 
 #include <stdlib.h>

@@ -58,3 +58,18 @@ const char *doctor_tool_find(const char *name, char *buffer, size_t size);
 /* Runs a tool and reads the beginning of its output to that stream. Returns its exit code, or
  * -errno. */
 int doctor_tool_run(char *const argv[], int stream, char *text, size_t size);
+
+/* The answer of gpushare-patch about a file. */
+enum doctor_patched {
+    DOCTOR_UNKNOWN, /* gpushare-patch is missing, or there is no such file */
+    DOCTOR_UNPATCHED,
+    DOCTOR_PATCHED,
+    DOCTOR_ORPHANED, /* patched, but its library is missing */
+};
+
+/* Libraries that a file needs and that are not found. */
+void doctor_libraries(struct doctor *doctor, const char *file);
+/* Whether a program is prepared, and whether it can be. path: the file to read; name: for the
+ * messages. */
+void doctor_file(struct doctor *doctor, const char *path, const char *name);
+enum doctor_patched doctor_patched(const char *path);

@@ -5,7 +5,6 @@
  */
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/doctor/doctor.h"
-#include "lockd/ctl/doctor/doctor_file.h"
 #include "lockd/ctl/doctor/doctor_process.h"
 #include "lockd/ctl/doctor/doctor_system.h"
 #include "lockd/ctl/json.h"

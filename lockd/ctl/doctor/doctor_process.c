@@ -5,7 +5,7 @@
  */
 #include "common/fd.h"
 #include "common/same.h"
-#include "lockd/ctl/doctor/doctor_file.h"
+#include "lockd/ctl/doctor/doctor.h"
 #include "lockd/ctl/doctor/doctor_process.h"
 #include "lockd/ctl/doctor/doctor_system.h"
 

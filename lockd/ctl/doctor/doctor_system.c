@@ -9,7 +9,7 @@
 #include "common/size.h"
 #include "lockd/base/hostmem.h"
 #include "lockd/protocol/setting_table.h"
-#include "lockd/ctl/doctor/doctor_file.h"
+#include "lockd/ctl/doctor/doctor.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -57,7 +57,7 @@ struct top_pending {
     char question[160];
 };
 
-/* Which lines are shown, and how (top_keys.c). */
+/* Which lines are shown, and how (top_table.c). */
 struct top_view {
     enum top_order order;
     bool reverse, filtered, without_graph;

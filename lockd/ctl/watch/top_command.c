@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_command.c: `gpusharectl top`: shows the status on a terminal as it changes (top_keys.c,
- * top_table.c). With --json it prints one object for each look, including rates.
+ * top_command.c: `gpusharectl top`: shows the status on a terminal as it changes (top_table.c).
+ * With --json it prints one object for each look, including rates.
  */
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/json.h"
-#include "lockd/ctl/watch/top_keys.h"
 #include "lockd/ctl/watch/top.h"
 #include "common/size.h"
 #include "lockd/base/text.h"

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_table.h: the programs of `gpusharectl top` as a table.
+ * top_table.h: the programs of `gpusharectl top` as a table, and the keys that act on them.
  */
 #pragma once
 
 #include "lockd/ctl/watch/top.h"
+#include "common/err.h"
+#include "lockd/protocol/wire.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -34,3 +36,16 @@ const char *top_graph_bar(uint64_t resident, uint64_t pinned, uint64_t host, uin
 bool top_table_fill(struct top *top, int columns);
 /* "1.5 GiB/s" */
 const char *top_table_rate(double bytes, char *buffer, size_t size);
+
+/* Opens a descriptor of a program's process, to be closed by the caller. -errno: the
+ * process has ended, cannot be seen from here, or another process has its number. */
+int top_process_open(const struct gs_wire_client *client, struct gs_err *err);
+/* Sends the signal. 0 or -errno. */
+int top_process_signal(int pidfd, int number, struct gs_err *err);
+/* A line of the help, in `buffer` or elsewhere; NULL: there are no more. */
+const char *top_keys_help(size_t line, char *buffer, size_t size);
+/* The key at that place of the footer, as "p pause"; NULL: there are no more. */
+const char *top_keys_footer(size_t place);
+/* Handles a key as getch() returns it; ERR: none came in time. False: the user wants to
+ * quit. */
+bool top_keys_take(struct top *top, int key);

@@ -5,7 +5,6 @@
 #include "tests/rewriter/small_library.h"
 
 #include "rewriter/elf/facts.h"
-#include "rewriter/elf/names.h"
 
 #include <errno.h>
 #include <setjmp.h>

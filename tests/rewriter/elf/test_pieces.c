@@ -2,7 +2,7 @@
  *
  * test_pieces.c: names, SHA-256, checksums, sources and notes.
  */
-#include "rewriter/elf/names.h"
+#include "rewriter/elf/facts.h"
 #include "rewriter/elf/note.h"
 #include "rewriter/elf/sums.h"
 

@@ -4,7 +4,7 @@
  */
 #include "tests/rewriter/small_library.h"
 
-#include "rewriter/elf/names.h"
+#include "rewriter/elf/facts.h"
 #include "rewriter/elf/note.h"
 #include "rewriter/plan/plan.h"
 #include "rewriter/elf/reader.h"

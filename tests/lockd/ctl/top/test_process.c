@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lockd/ctl/watch/top_keys.h"
+#include "lockd/ctl/watch/top_table.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
