@@ -4,10 +4,8 @@
  */
 #include "cluster/allocate.h"
 #include "lockd/ctl/ask.h"
-#include "lockd/ctl/ctl.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "cluster/cards.h"
-#include "device_plugin.pb-c.h"
 #include "common/place.h"
 
 #include <stddef.h>

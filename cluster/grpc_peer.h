@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "cluster/grpc_buffer.h"
 #include "cluster/grpc_link.h"
 
 struct grpc_peer {

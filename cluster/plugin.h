@@ -6,8 +6,6 @@
 
 #include "cluster/grpc_peer.h"
 #include "cluster/allocate.h"
-#include "cluster/cards.h"
-#include "common/place.h"
 #include "lockd/base/list.h"
 
 #define PLUGIN_ENDPOINT "gpushare.sock" /* in kubelet's folder */

@@ -4,7 +4,6 @@
  */
 #include "common/fd.h"
 
-#include <errno.h>
 #include <fcntl.h>
 
 int gs_fd_open_standard(int flags)

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,11 +3,9 @@
  * gpusharectl.c: gpusharectl's command line: options before the command, the table of commands, and
  * help.
  */
-#include "common/options.h"
 #include "common/fd.h"
 #include "lockd/base/text.h"
 #include "lockd/ctl/ask.h"
-#include "lockd/ctl/ctl.h"
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/setting_table.h"
 

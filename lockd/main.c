@@ -7,12 +7,9 @@
  */
 #include "common/fd.h"
 #include "lockd/base/log.h"
-#include "common/options.h"
 #include "lockd/move/guard.h"
 #include "lockd/server/server.h"
-#include "lockd/start/config.h"
 #include "lockd/start/inherited.h"
-#include "lockd/start/sockets.h"
 
 #include <errno.h>
 #include <fcntl.h>

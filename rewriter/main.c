@@ -5,11 +5,8 @@
  * All work is done in a thread with a stack of its own, since the caller may have left this process
  * a small one (ulimit -s). Reports go to stdout, errors to stderr, one line each.
  */
-#include "common/options.h"
 #include "common/fd.h"
 #include "rewriter/elf/say.h"
-#include "rewriter/job/act.h"
-#include "rewriter/job/options.h"
 #include "rewriter/output/fault.h"
 #include "rewriter/tree/tree.h"
 #include "rewriter/undo.h"

@@ -7,7 +7,6 @@
 #include "rewriter/tree/tree.h"
 #include "common/fd.h"
 #include "common/same.h"
-#include "rewriter/output/folder_entry.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,10 +14,8 @@
 #include <grp.h>
 #include <pwd.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

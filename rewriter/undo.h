@@ -6,7 +6,6 @@
 #pragma once
 
 #include "rewriter/job/act.h"
-#include "rewriter/output/registry.h"
 
 #include <stdbool.h>
 

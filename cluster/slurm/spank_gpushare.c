@@ -10,7 +10,6 @@ SPANK_PLUGIN(gpushare, 1)
 #pragma GCC visibility pop
 
 #include "cluster/slurm/share_option.h"
-#include "common/err.h"
 #include "common/fd.h"
 
 #include <errno.h>

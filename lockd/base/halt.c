@@ -7,7 +7,6 @@
 #include "common/fd.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,11 +5,8 @@
  */
 #include "lockd/ctl/ask.h"
 #include "common/fd.h"
-#include "common/place.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

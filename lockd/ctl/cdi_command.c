@@ -4,10 +4,8 @@
  * give a container a GPU together with gpushare.
  */
 #include "common/fd.h"
-#include "common/place.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/cdi_host.h"
-#include "lockd/ctl/ctl.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,10 +6,8 @@
 #pragma once
 
 #include "common/pods.h"
-#include "common/err.h"
 #include "common/options.h"
 #include "lockd/nvml/nvml.h"
-#include "lockd/protocol/wire_check.h"
 
 #include <stdbool.h>
 #include <stddef.h>

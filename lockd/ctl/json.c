@@ -9,12 +9,9 @@
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/words.h"
-#include "lockd/protocol/figures.h"
-#include "lockd/protocol/wire_check.h"
 
 #include <errno.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

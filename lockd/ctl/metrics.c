@@ -8,13 +8,9 @@
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/words.h"
-#include "lockd/protocol/figures.h"
-#include "lockd/protocol/wire_check.h"
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/status_table.h"
-#include "lockd/ctl/ctl.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define NS_PER_S      1000000000u

@@ -10,12 +10,10 @@
 #include "lockd/protocol/setting_table.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/words.h"
-#include "lockd/protocol/figures.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

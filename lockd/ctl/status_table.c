@@ -8,14 +8,11 @@
 #include "common/size.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/words.h"
-#include "lockd/protocol/wire_check.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/json.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>

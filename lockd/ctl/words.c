@@ -4,11 +4,9 @@
  */
 #include "lockd/ctl/words.h"
 #include "common/size.h"
-#include "lockd/protocol/wire_check.h"
 #include "lockd/base/text.h"
 
 #include <pwd.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -17,7 +17,6 @@
 #include "common/packet.h"
 #include "lockd/base/list.h"
 #include "lockd/programs/identity.h"
-#include "lockd/protocol/wire.h"
 #include "lockd/sched/scheduler.h"
 #include "lockd/programs/track.h"
 

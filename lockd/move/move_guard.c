@@ -8,7 +8,6 @@
  * record how far the move has come.
  */
 #include "lockd/move/move_guard.h"
-#include "common/packet.h"
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/base/text.h"

@@ -15,7 +15,6 @@
 #include <fcntl.h>
 #include <linux/nsfs.h>
 #include <poll.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 
 #include "lockd/base/list.h"
 #include "lockd/programs/identity.h"
-#include "lockd/protocol/wire.h"
 #include "lockd/sched/scheduler.h"
 
 #include <stdbool.h>

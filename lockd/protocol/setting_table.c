@@ -8,7 +8,6 @@
 #include "lockd/base/text.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 const struct lockd_setting lockd_settings[] = {

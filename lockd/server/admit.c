@@ -10,14 +10,8 @@
  */
 #include "lockd/server/admit.h"
 
-#include "common/packet.h"
 #include "lockd/base/clock.h"
-#include "lockd/base/log.h"
-#include "lockd/protocol/wire_check.h"
-#include "lockd/server/closer.h"
-#include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
-#include "lockd/server/successor.h"
 #include "lockd/server/users.h"
 #include "lockd/start/inherited.h"
 

@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "common/err.h"
 #include "common/place.h"
 #include "lockd/base/list.h"
 

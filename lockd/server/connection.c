@@ -10,21 +10,11 @@
 #include "lockd/server/connection.h"
 
 #include "lockd/base/clock.h"
-#include "lockd/base/log.h"
-#include "lockd/server/closer.h"
-#include "lockd/server/control.h"
-#include "lockd/server/handover.h"
-#include "lockd/server/card.h"
 #include "lockd/server/mover.h"
-#include "lockd/server/quota.h"
-#include "lockd/server/relations.h"
 #include "lockd/server/server.h"
-#include "lockd/server/successor.h"
 #include "lockd/server/users.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>

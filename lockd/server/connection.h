@@ -4,18 +4,12 @@
  */
 #pragma once
 
-#include "common/packet.h"
-#include "lockd/base/list.h"
-#include "lockd/programs/identity.h"
-#include "lockd/move/move.h"
-#include "lockd/protocol/wire_check.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/quota.h"
 #include "lockd/server/relations.h"
 #include "lockd/server/share.h"
 #include "lockd/server/trace.h"
-#include "lockd/programs/track.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -11,15 +11,8 @@
 #include "lockd/server/handover.h"
 
 #include "lockd/base/clock.h"
-#include "lockd/base/log.h"
-#include "lockd/protocol/wire_check.h"
-#include "lockd/server/closer.h"
-#include "lockd/server/outbox.h"
-#include "lockd/server/relations.h"
 #include "lockd/server/server.h"
-#include "lockd/server/trace.h"
 #include "lockd/server/users.h"
-#include "lockd/start/config.h"
 
 #include <string.h>
 

@@ -6,15 +6,7 @@
 #include "lockd/server/mover.h"
 
 #include "lockd/base/clock.h"
-#include "lockd/base/log.h"
-#include "lockd/move/move.h"
-#include "lockd/server/closer.h"
-#include "lockd/server/control.h"
-#include "lockd/server/outbox.h"
-#include "lockd/server/quota.h"
-#include "lockd/server/relations.h"
 #include "lockd/server/server.h"
-#include "lockd/server/trace.h"
 #include "lockd/server/users.h"
 
 #include <errno.h>

@@ -9,9 +9,6 @@
  */
 #include "lockd/server/outbox.h"
 
-#include "lockd/base/log.h"
-#include "lockd/protocol/wire_check.h"
-#include "lockd/server/closer.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 

@@ -13,12 +13,9 @@
  */
 #include "lockd/server/quota.h"
 #include "lockd/base/clock.h"
-#include "lockd/base/log.h"
-#include "lockd/server/relations.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Combines the reasons for which a program is held back; takes wishes of programs, and chooses

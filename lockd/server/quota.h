@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "lockd/protocol/wire.h"
 #include "lockd/start/config.h"
 
 #include <stdbool.h>

@@ -7,8 +7,6 @@
 #include "lockd/server/relations.h"
 #include "lockd/base/clock.h"
 #include "lockd/base/halt.h"
-#include "lockd/base/log.h"
-#include "lockd/programs/kin.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 

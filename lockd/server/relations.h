@@ -7,9 +7,6 @@
 
 #include "lockd/move/balance.h"
 #include "lockd/programs/kin.h"
-#include "lockd/move/move.h"
-#include "lockd/protocol/wire.h"
-#include "lockd/base/slots.h"
 
 #include <stdint.h>
 

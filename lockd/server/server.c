@@ -11,16 +11,11 @@
 #include "lockd/server/server.h"
 
 #include "lockd/base/clock.h"
-#include "lockd/base/log.h"
 #include "lockd/server/mover.h"
-#include "lockd/server/outbox.h"
-#include "lockd/server/control.h"
 #include "lockd/server/users.h"
 #include "lockd/start/inherited.h"
-#include "lockd/start/sockets.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>

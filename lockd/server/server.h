@@ -6,23 +6,12 @@
  */
 #pragma once
 
-#include "common/err.h"
-#include "lockd/programs/track.h"
-#include "lockd/base/list.h"
-#include "lockd/move/move.h"
-#include "lockd/sched/scheduler.h"
-#include "lockd/server/admit.h"
 #include "lockd/server/card.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/connection.h"
 #include "lockd/server/handover.h"
-#include "lockd/server/quota.h"
-#include "lockd/server/relations.h"
 #include "lockd/server/control.h"
-#include "lockd/server/share.h"
 #include "lockd/server/successor.h"
-#include "lockd/server/trace.h"
-#include "lockd/start/config.h"
 
 #include <signal.h>
 #include <stdbool.h>

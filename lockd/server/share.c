@@ -9,10 +9,6 @@
 #include "lockd/server/share.h"
 
 #include "lockd/base/clock.h"
-#include "lockd/base/log.h"
-#include "lockd/protocol/wire_check.h"
-#include "lockd/server/closer.h"
-#include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 

@@ -7,10 +7,8 @@
 
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
-#include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
 #include "lockd/start/inherited.h"
-#include "lockd/start/sockets.h"
 
 #include <errno.h>
 #include <string.h>

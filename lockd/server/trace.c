@@ -10,8 +10,6 @@
 #include "lockd/server/trace.h"
 
 #include "lockd/base/clock.h"
-#include "lockd/protocol/wire_check.h"
-#include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 

@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "lockd/base/list.h"
 #include "lockd/base/log.h"
 #include "lockd/programs/identity.h"
 #include "lockd/server/closer.h"

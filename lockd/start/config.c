@@ -7,7 +7,6 @@
  */
 #include "lockd/start/config.h"
 #include "common/fd.h"
-#include "lockd/protocol/setting_table.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -16,8 +15,6 @@
 #include <grp.h>
 #include <ini.h>
 #include <pwd.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

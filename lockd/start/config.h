@@ -4,10 +4,8 @@
  */
 #pragma once
 
-#include "common/err.h"
 #include "lockd/protocol/setting_table.h"
 #include "lockd/sched/scheduler.h"
-#include "lockd/protocol/wire.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -17,8 +17,6 @@
 #include <grp.h>
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "common/err.h"
 #include "lockd/start/sockets.h"
 
 #include <stdint.h>

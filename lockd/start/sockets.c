@@ -11,13 +11,10 @@
 #include "lockd/start/sockets.h"
 
 #include "common/fd.h"
-#include "common/place.h"
 #include "lockd/base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>

@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "common/err.h"
 #include "common/options.h"
 
 #include <stdbool.h>

@@ -8,7 +8,6 @@
  */
 #include "rewriter/elf/note.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

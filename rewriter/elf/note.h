@@ -26,7 +26,6 @@
  */
 #pragma once
 
-#include "common/err.h"
 #include "rewriter/elf/image.h"
 #include "rewriter/elf/sums.h"
 

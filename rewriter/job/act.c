@@ -5,7 +5,6 @@
  * No state, any thread; the streams are the caller's.
  */
 #include "rewriter/job/act.h"
-#include "rewriter/output/output.h"
 #include "rewriter/job/report.h"
 #include "rewriter/elf/say.h"
 #include "common/same.h"
@@ -17,7 +16,6 @@
 #include "rewriter/elf/reader.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -5,15 +5,11 @@
  * Owns the descriptor and everything read from it. One thread per job.
  */
 #include "rewriter/job/job.h"
-#include "rewriter/job/options.h"
-#include "rewriter/elf/facts.h"
 #include "rewriter/verify/verify.h"
-#include "rewriter/plan/plan.h"
 #include "rewriter/elf/reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/xattr.h>

@@ -5,10 +5,8 @@
 #include "rewriter/job/options.h"
 #include "common/same.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>

@@ -8,7 +8,6 @@
 #include "rewriter/output/folder_entry.h"
 #include "rewriter/plan/plan.h"
 #include "rewriter/elf/object.h"
-#include "common/err.h"
 
 #include <limits.h>
 #include <stdbool.h>

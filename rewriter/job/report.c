@@ -5,9 +5,7 @@
  * No state; the stream is the caller's.
  */
 #include "rewriter/job/report.h"
-#include "rewriter/job/options.h"
 #include "rewriter/elf/say.h"
-#include "rewriter/elf/image.h"
 
 #include <linux/fs.h>
 #include <stdlib.h>

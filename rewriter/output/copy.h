@@ -6,7 +6,6 @@
 
 #include "rewriter/output/output.h"
 #include "rewriter/plan/plan.h"
-#include "rewriter/elf/sums.h"
 
 #include <stdbool.h>
 

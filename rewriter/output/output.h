@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "common/err.h"
 #include "rewriter/output/folder_entry.h"
 #include "rewriter/elf/image.h"
 

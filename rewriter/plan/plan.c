@@ -12,7 +12,6 @@
 #include "rewriter/plan/tail.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,9 +8,7 @@
  */
 #pragma once
 
-#include "common/err.h"
 #include "rewriter/elf/facts.h"
-#include "rewriter/elf/image.h"
 #include "rewriter/elf/note.h"
 
 enum elf_scope { ELF_SCOPE_AUTO, ELF_SCOPE_PROCESS, ELF_SCOPE_OBJECT };

@@ -11,7 +11,6 @@
 #include "rewriter/plan/slot.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,7 +10,6 @@
  */
 #pragma once
 
-#include "common/err.h"
 #include "rewriter/output/folder_entry.h"
 
 #include <stdbool.h>

@@ -11,7 +11,6 @@
 #include "common/same.h"
 #include "rewriter/output/output.h"
 #include "rewriter/elf/say.h"
-#include "rewriter/elf/sums.h"
 
 #include <errno.h>
 #include <fcntl.h>

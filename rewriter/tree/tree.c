@@ -9,8 +9,6 @@
  */
 #include "rewriter/tree/tree.h"
 #include "rewriter/output/output.h"
-#include "rewriter/tree/manifest.h"
-#include "rewriter/tree/walk.h"
 #include "rewriter/tree/record.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/tree/venv.h"
@@ -19,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct tree {

@@ -13,7 +13,6 @@
 #include "common/fd.h"
 #include "common/same.h"
 #include "rewriter/job/act.h"
-#include "rewriter/job/options.h"
 #include "rewriter/output/output.h"
 #include "rewriter/elf/say.h"
 
@@ -22,7 +21,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_LINKS 40 /* as many as the kernel follows */

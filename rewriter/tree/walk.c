@@ -7,14 +7,11 @@
  */
 #include "rewriter/tree/walk.h"
 #include "common/same.h"
-#include "rewriter/elf/facts.h"
 #include "rewriter/elf/grow.h"
 #include "rewriter/elf/say.h"
-#include "rewriter/elf/search.h"
 #include "rewriter/output/output.h"
 
 #include <dirent.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -23,7 +20,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 

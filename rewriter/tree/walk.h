@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "rewriter/job/options.h"
 #include "rewriter/job/act.h"
 
 /* Paths, each owned. */

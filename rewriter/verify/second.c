@@ -10,7 +10,6 @@
  * set once.
  */
 #include "rewriter/verify/second.h"
-#include "rewriter/elf/facts.h"
 
 #include <errno.h>
 #include <gelf.h>

@@ -7,13 +7,11 @@
  */
 #include "rewriter/verify/verify.h"
 #include "rewriter/elf/dynamic.h"
-#include "rewriter/plan/plan.h"
 #include "rewriter/elf/reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>

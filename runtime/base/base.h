@@ -23,7 +23,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/base/daemon.h"
-#include "runtime/base/driver.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/own_fd.h"

@@ -11,7 +11,6 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include "runtime/base/libc_symbols.h"
 #include "runtime/base/others.h"
 
 struct gs_driver gs_driver;

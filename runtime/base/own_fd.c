@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include "runtime/base/base.h"
 

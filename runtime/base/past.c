@@ -18,7 +18,6 @@
 #include <elf.h>
 #include <link.h>
 
-#include "runtime/base/libc_symbols.h"
 #include "runtime/base/others.h"
 
 #define MOST_SEEN 4096

@@ -9,7 +9,6 @@
  */
 #include <dlfcn.h>
 
-#include "runtime/base/libc_symbols.h"
 #include "runtime/calls/rows.h"
 #include "runtime/base/others.h"
 #include "runtime/base/past.h"

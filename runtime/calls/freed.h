@@ -10,7 +10,6 @@
 #pragma once
 
 #include "runtime/memory/memory.h"
-#include "wrap/newer_types.h"
 
 static inline bool gs_freed_address(CUdeviceptr address, uint64_t bytes)
 {

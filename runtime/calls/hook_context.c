@@ -13,7 +13,6 @@
 #include "runtime/range/host.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/gate/throttle.h"
-#include "runtime/range/range.h"
 #include "runtime/memory/dispose.h"
 
 CUresult __wrap_cuInit(unsigned int flags)

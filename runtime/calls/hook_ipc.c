@@ -6,9 +6,7 @@
 #include "runtime/calls/hooks.h"
 #include "runtime/client/opener.h"
 #include "runtime/gate/gate.h"
-#include "runtime/memory/exports.h"
 #include "runtime/memory/memory.h"
-#include "runtime/memory/openings.h"
 
 /* The driver refuses handles of memory that it did not allocate as a whole. The program gets
  * that error, and the user a hint. */

@@ -12,7 +12,6 @@
 #include "runtime/memory/memory.h"
 #include "runtime/memory/pool.h"
 #include "runtime/memory/free.h"
-#include "runtime/memory/stream_position.h"
 
 /* the driver's own call on hStream: submitted inside the gate, and again if room was made */
 #define DRIVERS_OWN(per_thread, call)                                                          \

@@ -17,7 +17,6 @@
 #include "runtime/memory/openings.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/host.h"
-#include "runtime/range/shares.h"
 
 static void start_fresh_in_child(void)
 {

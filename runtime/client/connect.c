@@ -7,7 +7,6 @@
 
 #include <sys/socket.h>
 
-#include "common/place.h"
 #include "runtime/client/start.h"
 
 #define PAUSE_NS        10000000

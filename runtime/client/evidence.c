@@ -10,12 +10,9 @@
 
 #include <fcntl.h>
 
-#include "lockd/protocol/wire.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/launcher.h"
-#include "runtime/memory/exports.h"
 #include "runtime/memory/openings.h"
-#include "runtime/range/shares.h"
 
 #define COLLECT_NS 1000000000ull
 #define LOOK_NS    1000000000ull  /* while it is young: communicators are made then */

@@ -9,7 +9,6 @@
 #include "runtime/client/evidence.h"
 #include "runtime/memory/exports.h"
 #include "runtime/range/handover.h"
-#include "runtime/range/shares.h"
 #include "runtime/swap/remake.h"
 
 #define MS              1000000ull

@@ -9,8 +9,6 @@
  */
 #include "runtime/client/opener.h"
 
-#include <sys/stat.h>
-
 #include "runtime/client/connect.h"
 #include "runtime/client/evidence.h"
 #include "runtime/range/vmm.h"

@@ -6,7 +6,6 @@
 
 #include "common/packet.h"
 #include "lockd/protocol/wire.h"
-#include "runtime/memory/exports.h"
 #include "runtime/memory/openings.h"
 
 /* Gets the memory behind the handle: fills in the fields that openings.h calls `got`. Waits for

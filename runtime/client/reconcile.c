@@ -10,7 +10,6 @@
  * resident memory never grows beyond the budget.
  */
 #include "runtime/client/reconcile.h"
-#include "lockd/protocol/wire.h"
 #include "runtime/client/api.h"
 #include "runtime/gate/capture.h"
 #include "runtime/gate/drain.h"
@@ -32,7 +31,6 @@
 #include "runtime/range/uses.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/dispose.h"
-#include "runtime/memory/openings.h"
 #include "runtime/memory/room.h"
 
 #define MS 1000000ull

@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 
-#include "common/packet.h"
 #include "lockd/protocol/move_record.h"
 #include "runtime/client/connect.h"
 #include "runtime/range/host.h"

@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "common/err.h"
 #include "common/place.h"
 
 /* Starts gpushare-lockd in the background; it finds its places as the program does, unless a

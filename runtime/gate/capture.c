@@ -12,8 +12,6 @@
  */
 #include "runtime/gate/capture.h"
 
-#include <stdlib.h>
-
 /* Longer than a thread needs from its look at captures until it waits in the driver. A capture that
  * begins after that does not disturb it, and it may wait for long. */
 #define HELD_OFF_NS 1000000000ull

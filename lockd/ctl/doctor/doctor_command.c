@@ -4,12 +4,10 @@
  * the machine and the daemon, and a program if it is named; prints its findings with advice.
  */
 #include "lockd/ctl/ask.h"
-#include "lockd/ctl/doctor/doctor.h"
 #include "lockd/ctl/doctor/doctor_process.h"
 #include "lockd/ctl/doctor/doctor_system.h"
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/program.h"
-#include "common/place.h"
 #include "common/size.h"
 #include "lockd/ctl/words.h"
 

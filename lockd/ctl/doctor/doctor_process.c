@@ -5,13 +5,11 @@
  */
 #include "common/fd.h"
 #include "common/same.h"
-#include "lockd/ctl/doctor/doctor.h"
 #include "lockd/ctl/doctor/doctor_process.h"
 #include "lockd/ctl/doctor/doctor_system.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -9,7 +9,6 @@
 #include "common/size.h"
 #include "lockd/base/hostmem.h"
 #include "lockd/protocol/setting_table.h"
-#include "lockd/ctl/doctor/doctor.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -17,7 +16,6 @@
 #include <jansson.h>
 #include <limits.h>
 #include <link.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -6,7 +6,6 @@
  */
 #include "common/fd.h"
 #include "lockd/ctl/ask.h"
-#include "lockd/ctl/ctl.h"
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/gpus.h"

@@ -8,7 +8,6 @@
  * names "M".
  */
 #include "lockd/ctl/watch/timeline.h"
-#include "lockd/ctl/ctl.h"
 #include "lockd/ctl/json.h"
 #include "common/fd.h"
 #include "lockd/ctl/ask.h"

@@ -3,14 +3,10 @@
  * top_command.c: `gpusharectl top`: shows the status on a terminal as it changes (top_table.c).
  * With --json it prints one object for each look, including rates.
  */
-#include "lockd/ctl/ask.h"
 #include "lockd/ctl/json.h"
-#include "lockd/ctl/watch/top.h"
 #include "common/size.h"
 #include "lockd/base/text.h"
-#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/status_table.h"
-#include "lockd/ctl/table.h"
 #include "lockd/ctl/watch/top_table.h"
 #include "lockd/ctl/words.h"
 

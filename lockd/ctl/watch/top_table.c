@@ -7,9 +7,7 @@
 #include "common/fd.h"
 #include "common/size.h"
 #include "lockd/base/halt.h"
-#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/status_table.h"
-#include "lockd/ctl/table.h"
 #include "lockd/ctl/words.h"
 
 #include <ctype.h>
@@ -18,7 +16,6 @@
 #include <ncurses.h>
 #include <pwd.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -5,8 +5,6 @@
 #pragma once
 
 #include "lockd/ctl/watch/top.h"
-#include "common/err.h"
-#include "lockd/protocol/wire.h"
 
 #include <stddef.h>
 #include <stdint.h>
