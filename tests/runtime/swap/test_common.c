@@ -244,16 +244,22 @@ static void common_free_while_a_copy_is_compared_waits_for_nobody(void **state)
     assert_int_equal(gs_host_used() + gs_host_foreign(), 0); /* its last holder has put it */
 }
 
-static void want_to_offer(void)
+/* The program offers its copy, and that happens while it is written. */
+static void offer_while(void (*between)(void))
 {
     static struct gs_chunk chunk;
     static uint64_t hashes[BLOCKS][2];
     const struct gs_job job = {
         .chunk = &chunk, .hashes = hashes, .saved = {.equal = BYTES}, .bytes = BYTES};
 
+    have_copies(1, false);
     atomic_store(&card.device->target.flags, GS_TARGET_RUN | GS_TARGET_GIVE);
     chunk.host = chunk_of(0)->host;
     gs_common_came(&job); /* another program has the same */
+    self.between = between;
+    self.looks = 3;
+    gs_common_step(gs_now() + 100 * S, true);
+    assert_null(self.between);
 }
 
 static void common_free_while_a_copy_is_written_waits_for_nobody(void **state)
@@ -262,12 +268,7 @@ static void common_free_while_a_copy_is_written_waits_for_nobody(void **state)
     int fd;
 
     (void)state;
-    have_copies(1, false);
-    want_to_offer();
-    self.between = free_meanwhile;
-    self.looks = 3;
-    gs_common_step(gs_now() + 100 * S, true);
-    assert_null(self.between);
+    offer_while(free_meanwhile);
     assert_true(gs_common_say(&copy, &fd)); /* the contents are good for others */
     gs_common_said(&copy);
 }
@@ -309,12 +310,7 @@ static void common_fork_while_a_copy_is_written_leaks_no_descriptor(void **state
     int fd;
 
     (void)state;
-    have_copies(1, false);
-    want_to_offer();
-    self.between = fork_meanwhile;
-    self.looks = 3;
-    gs_common_step(gs_now() + 100 * S, true);
-    assert_null(self.between);
+    offer_while(fork_meanwhile);
     assert_int_equal(self.leaked, 0);
     assert_true(gs_common_say(&copy, &fd)); /* the parent still has it */
     gs_common_said(&copy);
@@ -550,10 +546,7 @@ static void common_offer_lasts_longer_at_its_sender(void **state)
     (void)state;
     have_copies(1, false);
     for (unsigned own = 0; own < 2; own++) {
-        const int fd = write_offer(chunk_of(0)->host, BLOCKS);
-
-        hear(fd, own != 0);
-        close(fd);
+        hear_copy(own != 0);
         while (count_mapped() != 0 && lasts[own] < 60 * S)
             gs_common_step(self.heard + (lasts[own] += S / 2), false);
     }
