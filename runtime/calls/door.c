@@ -3,11 +3,6 @@
  * door.c: the library in the driver's place (SONAME libcuda.so.1): finds the driver's own library
  * behind it, and the driver's functions that gpushare passes.
  *
- * The driver's library is a DT_NEEDED of this library, under an absolute path. So the loader has it
- * in this library's scope: dlsym() with this library's handle finds the driver's names that the
- * table does not have (cudbg*, data) there. Both libraries have the same SONAME; this library stands
- * before the other in the loader's list, so "libcuda.so.1" always means this library.
- *
  * State: the slots of pass_*.S, one for each name. Two threads that resolve at once write the same value. Any
  * thread.
  */
