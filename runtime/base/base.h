@@ -19,14 +19,12 @@
 
 #include <cudaTypedefs.h>
 
-#include "runtime/base/child.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/base/daemon.h"
 #include "runtime/base/log.h"
-#include "runtime/base/mutex.h"
 #include "runtime/base/own_fd.h"
-#include "runtime/base/uncancelled.h"
 #include "runtime/base/worker.h"
 
 static inline uint64_t gs_smaller(uint64_t a, uint64_t b)

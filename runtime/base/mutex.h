@@ -1,14 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mutex.h: the library's mutexes with their order, and conditions whose waits have a bound. In
- * debug builds a thread that takes a lock out of order traps; in release builds these are the
- * plain calls. No lock is held across a driver call.
+ * mutex.h: what is cleared in a forked child; where no thread is cancelled; the library's mutexes
+ * with their order, and conditions whose waits have a bound. In debug builds a thread that takes a
+ * lock out of order traps; in release builds these are the plain calls. No lock is held across a
+ * driver call.
  */
 #pragma once
 
+#include "common/fd.h"
+
 #include <pthread.h>
 #include <stdint.h>
+#include <string.h>
 #include <time.h>
+
+/* Variables that are zero in a forked child, as they are when a program starts: what they say is of
+ * the parent, and what they point to is left to it. A pthread_mutex_t and a pthread_once_t are zero
+ * before their first use. */
+#define GS_ZERO_IN_CHILD __attribute__((section("gs_child")))
+
+/* For the child, once what these variables hold has been closed there. Nothing may take a lock
+ * before: a thread of the parent may have held it. */
+static inline void gs_child_clear(void)
+{
+    extern __attribute__((visibility("hidden"))) char __start_gs_child[], __stop_gs_child[];
+
+    memset(__start_gs_child, 0, (size_t)(__stop_gs_child - __start_gs_child));
+}
+
+/* The program's driver calls are no cancellation points (pthreads(7)), and the library's work in them
+ * must not make them such. Otherwise a cancelled thread would end in the middle, and count as waiting
+ * for ever. Cancellation is off in a scope of each function that a thread of the program can reach and
+ * that calls a function of pthreads(7)'s list. The library's own threads disable it once. The gate's
+ * fast path does none of this. */
+
+/* Off until gs_cancel_restore() gets the result. */
+static inline int gs_cancel_off(void)
+{
+    int before = PTHREAD_CANCEL_ENABLE;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+static inline void gs_cancel_restore(const int *before)
+{
+    pthread_setcancelstate(*before, NULL);
+}
+
+/* GS_UNCANCELLED cancel = gs_cancel_off(): off until the end of the block. */
+#define GS_UNCANCELLED __attribute__((cleanup(gs_cancel_restore), unused)) const int
+
+/* Sleeps; a signal may shorten it. Leaves errno as it is. */
+static inline void gs_pause(uint64_t ns)
+{
+    const struct timespec pause = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    GS_UNCANCELLED cancel = gs_cancel_off();
+    GS_KEEP_ERRNO;
+
+    nanosleep(&pause, NULL);
+}
 
 /* A thread that holds a mutex may take only those below it in this list. */
 enum gs_lock_rank {

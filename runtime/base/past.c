@@ -2,12 +2,9 @@
  *
  * past.c: reads the objects in memory that the loader has loaded (past.h).
  *
- * An object goes past gpushare if an import of a driver function is bound to the driver itself,
- * or if it binds libc's dlsym and its data names driver functions, as gpushare-patch decides for
- * files (rewriter/elf/facts.c). A patched file imports neither. Only functions count that need
- * memory in place, or own it. An import that is not bound yet (lazy binding) is taken to be bound
- * to the first object in the loader's list: gpushare stands before libc and the driver there if
- * the program itself is patched.
+ * Only functions count that need memory in place, or own it. An import that is not bound yet (lazy
+ * binding) is taken to be bound to the first object in the loader's list: gpushare stands before
+ * libc and the driver there if the program itself is patched.
  *
  * All is read inside dl_iterate_phdr(), so no object is unloaded meanwhile. It must not call the
  * loader: a thread that loads an object may wait at the gate, in a constructor. State: what was
