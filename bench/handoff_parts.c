@@ -4,7 +4,6 @@
  * them, tells them what to do, asks the daemon. State: stage.
  */
 #include "bench/handoff.h"
-#include "lockd/ctl/ask.h"
 
 #include <dirent.h>
 #include <signal.h>

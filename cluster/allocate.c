@@ -3,7 +3,7 @@
  * allocate.c: see allocate.h. No state: what was given out is known to kubelet alone.
  */
 #include "cluster/allocate.h"
-#include "lockd/ctl/ask.h"
+#include "lockd/ctl/ctl.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
  */
 #include "common/fd.h"
 #include "lockd/base/text.h"
-#include "lockd/ctl/ask.h"
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/setting_table.h"
 

@@ -6,10 +6,9 @@
  * usage; 75 failed because something is missing that may exist a moment later.
  */
 #include "common/fd.h"
-#include "lockd/base/log.h"
 #include "lockd/move/guard.h"
 #include "lockd/server/server.h"
-#include "lockd/start/inherited.h"
+#include "lockd/start/sockets.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * give a container a GPU together with gpushare.
  */
 #include "common/fd.h"
-#include "lockd/ctl/ask.h"
+#include "lockd/ctl/ctl.h"
 #include "lockd/ctl/cdi_host.h"
 
 #include <errno.h>

@@ -7,7 +7,6 @@
 #include "lockd/base/text.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/json.h"
-#include "lockd/ctl/ask.h"
 #include "lockd/ctl/words.h"
 
 #include <errno.h>

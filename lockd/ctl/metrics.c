@@ -6,7 +6,6 @@
  */
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/gpus.h"
-#include "lockd/ctl/ask.h"
 #include "lockd/ctl/words.h"
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/status_table.h"

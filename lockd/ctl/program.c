@@ -4,7 +4,6 @@
  * `account`; also the function by which all commands request a change and print its outcome.
  */
 #include "lockd/ctl/program.h"
-#include "lockd/ctl/ask.h"
 #include "lockd/ctl/json.h"
 #include "common/size.h"
 #include "lockd/protocol/setting_table.h"

@@ -8,7 +8,6 @@
 #include "common/size.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/words.h"
-#include "lockd/ctl/ask.h"
 #include "lockd/ctl/json.h"
 
 #include <errno.h>

@@ -1,24 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * balance.c: keeps the programs and cards, chooses the program that moves, and takes the outcome of
- * each move.
+ * each move (docs/architecture.md, "Several devices").
  *
- * A program moves when it has lost more by staying than the move costs. Its loss is a part of the
- * time that it waits: the part by which the other programs of its card have more work than those of
- * the other card. Where all run at the same time, it is the part by which they slow it down more
- * than those of the other card would. This needs no forecast. A program that moves after losing as
- * much as the move costs pays at most twice the least possible, however long it runs; here it must
- * have lost twice as much (LOST_LEAST), so it pays at most three times the least. Losses fade, so
- * that rare short waits never add up to a move.
- *
- * No program moves to and fro: a move needs clearly less work of others on the target than on the
- * program's card (clearly_less()). So, with the same programs, each move lowers the sum, over all
- * cards, of the work of programs that wait for each other. Programs change their work; therefore
- * each recent move doubles the loss that the program needs before its next move.
- *
- * A failed move is tried again after a minute; each further failure makes that time four times
- * longer, up to an hour. It holds for a card, for a program or for all programs, depending on the
- * outcome.
+ * A program's loss is the part of its waits by which the other programs of its card have more work
+ * than those of the other card; where all run at the same time, the part by which they slow it down
+ * more. Losses fade, so that rare short waits never add up to a move. A failed move is tried again
+ * after a minute; each further failure makes that time four times longer, up to an hour. It holds
+ * for a card, for a program or for all programs, depending on the outcome.
  */
 #include "lockd/move/balance.h"
 

@@ -10,10 +10,8 @@
  */
 #include "lockd/server/admit.h"
 
-#include "lockd/base/clock.h"
 #include "lockd/server/server.h"
-#include "lockd/server/users.h"
-#include "lockd/start/inherited.h"
+#include "lockd/start/sockets.h"
 
 #include <errno.h>
 #include <fcntl.h>

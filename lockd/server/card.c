@@ -8,8 +8,6 @@
  * answer that lay for a second would contradict memory that has come or gone since.
  */
 #include "lockd/server/card.h"
-#include "lockd/base/clock.h"
-#include "lockd/base/log.h"
 #include "lockd/nvml/nvml.h"
 #include "lockd/server/server.h"
 

@@ -4,13 +4,9 @@
  * It touches nothing else; the daemon's own thread removes it from the list afterwards. At most
  * RUNNING_MOST threads of one user run at once; the others wait.
  *
- * Descriptors that came in packets and are not closed yet are missing for all users. The daemon
- * stops reading from a user with more than a part of all descriptors in this state, and, while all
- * users together have twice as much, from every user with any. (Connections of one user are bounded
- * by max-connections.)
- *
- * A connection stays open, and counts, until its peer has read the descriptors that were sent to
- * it: for the kernel they are still in flight (outbox.c).
+ * Descriptors that came in packets and are not closed yet are missing for all users
+ * (lockd_closer_is_full()). A connection stays open, and counts, until its peer has read the
+ * descriptors that were sent to it: for the kernel they are still in flight (outbox.c).
  *
  * Invariant: while one of its descriptors is being closed, a user's account exists and a connection
  * counts.
@@ -18,7 +14,6 @@
 #include "lockd/server/closer.h"
 
 #include "lockd/server/server.h"
-#include "lockd/server/users.h"
 
 #include <linux/sockios.h>
 #include <pthread.h>

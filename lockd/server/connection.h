@@ -19,6 +19,7 @@
 struct lockd_server;
 struct lockd_user;
 struct sched_client;
+struct lockd_connection;
 
 /* All connections of the daemon. */
 struct lockd_connections {
@@ -63,7 +64,7 @@ struct lockd_connection {
     uint64_t limit;                    /* bytes on a device, set by gpusharectl */
     bool descriptors;                  /* some may be in flight to the daemon (closer.h) */
     bool asked;                        /* the daemon has asked for some, by itself */
-    struct lockd_move_program program; /* as lockd/move knows it (mover.h) */
+    struct lockd_move_program program; /* as lockd/move knows it (lockd_mover_init()) */
     struct lockd_trace_listener listening;
     struct lockd_related related; /* after HELLO */
 };
@@ -80,3 +81,6 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
                            size_t size, struct gs_descriptors *with);
 /* Reads throttled connections again when their time has come. Returns when to look again. */
 uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now);
+
+/* To be called after the scheduler and the epoll descriptor have been made. */
+void lockd_mover_init(struct lockd_server *server);

@@ -6,11 +6,9 @@
  * programs of that container only. The log has each operation with the user who requested it.
  */
 #include "lockd/server/control.h"
-#include "lockd/base/clock.h"
 #include "lockd/base/halt.h"
 #include "lockd/server/server.h"
-#include "lockd/server/users.h"
-#include "lockd/start/inherited.h"
+#include "lockd/start/sockets.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -10,9 +10,7 @@
  */
 #include "lockd/server/handover.h"
 
-#include "lockd/base/clock.h"
 #include "lockd/server/server.h"
-#include "lockd/server/users.h"
 
 #include <string.h>
 

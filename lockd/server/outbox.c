@@ -10,7 +10,6 @@
 #include "lockd/server/outbox.h"
 
 #include "lockd/server/server.h"
-#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdarg.h>

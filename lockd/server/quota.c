@@ -12,9 +12,7 @@
  * programs).
  */
 #include "lockd/server/quota.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/server.h"
-#include "lockd/server/users.h"
 
 #include <string.h>
 

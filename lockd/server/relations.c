@@ -5,10 +5,8 @@
  * has its turns by itself, and stays on its device. One thread.
  */
 #include "lockd/server/relations.h"
-#include "lockd/base/clock.h"
 #include "lockd/base/halt.h"
 #include "lockd/server/server.h"
-#include "lockd/server/users.h"
 
 #include <stdio.h>
 #include <string.h>

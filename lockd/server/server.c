@@ -10,10 +10,7 @@
  */
 #include "lockd/server/server.h"
 
-#include "lockd/base/clock.h"
-#include "lockd/server/mover.h"
-#include "lockd/server/users.h"
-#include "lockd/start/inherited.h"
+#include "lockd/start/sockets.h"
 
 #include <errno.h>
 #include <stdlib.h>

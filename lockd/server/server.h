@@ -6,12 +6,13 @@
  */
 #pragma once
 
+#include "lockd/base/clock.h"
 #include "lockd/server/card.h"
-#include "lockd/server/closer.h"
 #include "lockd/server/connection.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/control.h"
 #include "lockd/server/successor.h"
+#include "lockd/server/users.h"
 
 #include <signal.h>
 #include <stdbool.h>

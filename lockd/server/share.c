@@ -8,9 +8,7 @@
  */
 #include "lockd/server/share.h"
 
-#include "lockd/base/clock.h"
 #include "lockd/server/server.h"
-#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,10 +5,8 @@
  */
 #include "lockd/server/successor.h"
 
-#include "lockd/base/clock.h"
-#include "lockd/base/log.h"
 #include "lockd/server/server.h"
-#include "lockd/start/inherited.h"
+#include "lockd/start/sockets.h"
 
 #include <errno.h>
 #include <string.h>

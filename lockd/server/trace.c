@@ -9,9 +9,7 @@
  */
 #include "lockd/server/trace.h"
 
-#include "lockd/base/clock.h"
 #include "lockd/server/server.h"
-#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -31,7 +31,7 @@ struct lockd_user {
     uint32_t over; /* devices on which quota.c holds a program back, over all programs */
     struct lockd_closing closing;
     size_t queued;    /* bytes that wait until the user's connections read them */
-    uint64_t move_at; /* not before then may it request a move of its programs (mover.c) */
+    uint64_t move_at; /* not before then may it request a move of its programs (connection.c) */
     uint64_t bucket;
     uint64_t copies; /* the bucket for offers of contents (handover.h) */
     struct lockd_copy copy[LOCKD_COPIES_MOST]; /* a ring, of which so many have been used: */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sockets.h: the daemon's sockets and lock files, at all the places where programs look for it.
+ * sockets.h: the daemon's sockets and lock files, at all the places where programs look for it; and
+ * the attributes that a daemon inherits from the program that started it, which it must not keep, since
+ * it serves other programs as well.
  */
 #pragma once
 
@@ -8,6 +10,7 @@
 
 #include <stdbool.h>
 #include <sys/types.h>
+#include <stdint.h>
 
 struct lockd_spot {
     char path[GS_PATH_SIZE];
@@ -40,3 +43,21 @@ bool lockd_sockets_is_served(const struct lockd_sockets *sockets);
 void lockd_sockets_leave(struct lockd_sockets *sockets);
 /* Whether a service has started to which this user's programs connect first. */
 bool lockd_sockets_is_superseded(const struct lockd_sockets *sockets);
+
+#define LOCKD_DESCRIPTORS_MAX 65536u /* the daemon asks for no more */
+
+/* Signals: none blocked, none ignored. For every daemon. */
+void lockd_inherited_signals(void);
+/* The other attributes, for a daemon that goes to the background: umask, groups of root,
+ * limits, nice value, scheduling policy, processors, I/O priority and OOM score, as far as
+ * the process may change them. The administrator sets those of a service, which keeps them. */
+void lockd_inherited_drop(void);
+/* The number of descriptors to which a process may raise its limit; 0: not known, since it is
+ * another user's. */
+uint64_t lockd_inherited_descriptors(int32_t pid);
+/* Goes to the background. The caller's process ends with 0 once the daemon listens; the daemon
+ * has a session of its own, / as its folder, no inherited descriptors and no terminal. 0 in the
+ * daemon, or -errno. */
+int lockd_detach(const struct lockd_sockets *sockets, struct gs_err *err);
+/* Sends one datagram to NOTIFY_SOCKET, if that is set: sd_notify(3). */
+void lockd_notify(const char *state);

@@ -3,7 +3,6 @@
  * doctor_command.c: `gpusharectl doctor [PID|FILE]`: finds out why a program does not share. Checks
  * the machine and the daemon, and a program if it is named; prints its findings with advice.
  */
-#include "lockd/ctl/ask.h"
 #include "lockd/ctl/doctor/doctor_process.h"
 #include "lockd/ctl/doctor/doctor_system.h"
 #include "lockd/ctl/json.h"

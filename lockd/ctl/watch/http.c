@@ -12,7 +12,7 @@
  * deadlines and streams would stay, and Debian has no package of it.
  */
 #include "lockd/ctl/watch/http.h"
-#include "lockd/ctl/ask.h"
+#include "lockd/ctl/ctl.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

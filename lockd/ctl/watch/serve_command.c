@@ -5,7 +5,6 @@
  * loopback address, since every user of the machine can reach it. One thread.
  */
 #include "common/fd.h"
-#include "lockd/ctl/ask.h"
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/gpus.h"

@@ -10,7 +10,6 @@
 #include "lockd/ctl/watch/timeline.h"
 #include "lockd/ctl/json.h"
 #include "common/fd.h"
-#include "lockd/ctl/ask.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,6 @@
 
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/program.h"
-#include "lockd/ctl/ask.h"
 #include "lockd/ctl/table.h"
 
 #define TOP_DEVICES 32  /* devices with a history */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ask.c: gpusharectl's side of the connection: one request and an answer of many messages, each of
+ * ctl.c: gpusharectl's side of the connection: one request and an answer of many messages, each of
  * them checked; and the texts of errors.
  */
-#include "lockd/ctl/ask.h"
+#include "lockd/ctl/ctl.h"
 #include "common/fd.h"
 
 #include <errno.h>
