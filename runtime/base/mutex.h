@@ -66,7 +66,7 @@ enum gs_lock_rank {
     GS_LOCK_CLIENT,   /* client.c: parking */
     GS_LOCK_DEVICES,  /* device.c: devices and contexts */
     GS_LOCK_DRAIN,    /* drain.c */
-    GS_LOCK_OPENER,   /* opener.c: opens that are not answered yet */
+    GS_LOCK_OPENER,   /* ipc.c: opens that are not answered yet */
     GS_LOCK_MEMORY,   /* range.c: the address tree, slabs, accounts */
     GS_LOCK_CAPTURES, /* capture.c: notes of captures */
     GS_LOCK_THREADS,  /* gate.c: the list of threads */

@@ -4,7 +4,7 @@
  * ours (memory/exports.h); all others are the driver's. No state.
  */
 #include "runtime/calls/hooks.h"
-#include "runtime/client/opener.h"
+#include "runtime/client/ipc.h"
 #include "runtime/gate/gate.h"
 #include "runtime/memory/memory.h"
 

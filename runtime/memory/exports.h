@@ -2,7 +2,7 @@
  *
  * exports.h: handles by which other processes open memory of cuMemAlloc (CUDA IPC). These handles
  * are ours: they name this process and a random token, and pin nothing. client/opener.c opens
- * them in another process, and client/exporter.c answers it.
+ * them in another process, and client/ipc.c answers it.
  */
 #pragma once
 

@@ -67,7 +67,7 @@ void gs_handover_report(const struct gs_device *device, struct gs_wire_state *st
 /* The report was sent: the memory that the device gave is the daemon's now, or nobody's. */
 void gs_handover_sent(const struct gs_device *device);
 
-/* --- what others open (client/exporter.c) --- */
+/* --- what others open (client/ipc.c) --- */
 
 /* Between these two calls a descriptor may be open that has no place yet. False: a thread forks. */
 bool gs_handover_begin(void);

@@ -72,7 +72,7 @@ struct gs_program_managed;
 /* range.c: the reasons why a range is pinned */
 struct gs_range_pin {
     bool for_good;   /* it can never move again */
-    unsigned shares; /* other processes that have it open (client/exporter.c) */
+    unsigned shares; /* other processes that have it open (client/ipc.c) */
 };
 
 /* edge.c: its address space, with the edges */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that misuse CUDA IPC, against real ones (runtime/client/exporter.c and opener.c): nobody crashes, waits for longer than the
+"""Programs that misuse CUDA IPC, against real ones (runtime/client/ipc.c): nobody crashes, waits for longer than the
 bound, keeps descriptors, or gets memory of another user. The attackers are played.
 
 test_attacks.py --build DIR [NAME...]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that one program exports and others open (CUDA IPC, runtime/client/exporter.c and opener.c), with every byte checked.
+"""Memory that one program exports and others open (CUDA IPC, runtime/client/ipc.c), with every byte checked.
 
 test_exporter.py --build DIR [--seed S] [NAME...]
 """

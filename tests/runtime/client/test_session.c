@@ -17,8 +17,7 @@
 
 #include "runtime/client/connect.h"
 #include "runtime/client/evidence.h"
-#include "runtime/client/exporter.h"
-#include "runtime/client/opener.h"
+#include "runtime/client/ipc.h"
 #include "runtime/client/relocate.h"
 #include "runtime/base/device.h"
 #include "runtime/range/handover.h"
