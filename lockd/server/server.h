@@ -2,7 +2,7 @@
  *
  * server.h: the daemon around the scheduler: one struct that holds the parts of all files of
  * this room, and the loop that runs them. Each part is described in the header of the file that
- * owns it. One thread, apart from those of closer.c.
+ * owns it. One thread, apart from those that close descriptors (users.c).
  */
 #pragma once
 

@@ -4,13 +4,20 @@
  * rate of messages and of lines in the log. One thread.
  */
 #include "lockd/server/users.h"
+#include "lockd/server/server.h"
 
-#include "lockd/base/clock.h"
-
+#include <linux/sockios.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 #define FIRST_NUMBER 0xc0000000u
 #define AHEAD_NS     1000000000u   /* how much may be taken in advance */
@@ -123,4 +130,235 @@ void lockd_bucket_take(uint64_t *bucket, uint64_t rate, uint32_t count, uint64_t
 uint64_t lockd_bucket_ready(uint64_t bucket)
 {
     return bucket > AHEAD_NS ? bucket - AHEAD_NS : 0;
+}
+
+/* --- closers --- */
+
+/* Threads that close descriptors (users.h). Each thread closes its descriptors and ends. It
+ * touches nothing else; the daemon's own thread removes it from the list afterwards. At most
+ * RUNNING_MOST threads of one user run at once; the others wait. Descriptors that came in
+ * packets and are not closed yet are missing for all users (lockd_closer_is_full()). A
+ * connection stays open, and counts, until its peer has read the descriptors that were sent to
+ * it: for the kernel they are still in flight (outbox.c). Invariant: while one of its
+ * descriptors is being closed, a user's account exists and a connection counts. */
+
+#define RUNNING_MOST 8
+#define USERS_PART   16 /* of the descriptors that connections may take */
+#define LOOK_NS      20000000u
+#define SOON_NS      1000000u /* while closers wait for others to end */
+#define STACK_BYTES  (256u << 10)
+#define DEINIT_LOOKS 1000 /* of a millisecond */
+
+#ifndef SO_PASSRIGHTS /* since Linux 6.16 */
+#define SO_PASSRIGHTS 83
+#endif
+
+struct closer {
+    struct lockd_list link; /* of the server's */
+    struct lockd_user *user;
+    pthread_t thread;
+    _Atomic(bool) done; /* release: the thread has closed them; acquire: it can be joined */
+    bool running, connection;
+    bool lingers; /* waits until the peer has read or closed its end */
+    unsigned count;
+    int fd[];
+};
+
+/* --- connections that may send descriptors --- */
+
+void lockd_closer_init(struct lockd_server *server)
+{
+    const int no = 0;
+
+    server->closers.guarded = true;
+    for (unsigned i = 0; i < server->admission.listener_count; i++)
+        server->closers.guarded &= setsockopt(server->admission.listeners[i], SOL_SOCKET,
+                                              SO_PASSRIGHTS, &no, sizeof no) == 0;
+}
+
+void lockd_closer_allow(struct lockd_connection *connection, bool allow)
+{
+    const int value = allow;
+
+    if (connection->server->closers.guarded &&
+        setsockopt(connection->fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof value) == 0)
+        connection->descriptors |= allow; /* some may be in flight when it ends */
+}
+
+void lockd_closer_ask(struct lockd_connection *connection)
+{
+    connection->asked = true;
+    lockd_closer_allow(connection, true);
+}
+
+/* --- threads --- */
+
+static void *close_descriptors(void *argument)
+{
+    struct closer *closer = argument;
+
+    for (unsigned i = 0; i < closer->count; i++)
+        close(closer->fd[i]);
+    atomic_store_explicit(&closer->done, true, memory_order_release);
+    return NULL;
+}
+
+/* Without a thread the closer waits for the next look. */
+static void start_closer(struct closer *closer)
+{
+    pthread_attr_t attributes;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    closer->running =
+        pthread_create(&closer->thread, &attributes, close_descriptors, closer) == 0;
+    closer->user->closing.running += closer->running;
+    pthread_attr_destroy(&attributes);
+}
+
+/* Takes over the open descriptors. False: there is no memory. */
+static bool add_closer(struct lockd_server *server, struct lockd_user *user, const int *fd,
+                       unsigned count, bool connection, bool lingers)
+{
+    struct closer *closer = calloc(1, sizeof *closer + count * sizeof *fd);
+
+    if (closer == NULL)
+        return false;
+    closer->user = user;
+    closer->count = count;
+    closer->connection = connection;
+    closer->lingers = lingers;
+    memcpy(closer->fd, fd, count * sizeof *fd);
+    lockd_list_append(&server->closers.list, &closer->link);
+    user->closing.descriptors += connection ? 0 : count;
+    server->closers.descriptors += connection ? 0 : count;
+    if (user->closing.closers++ < RUNNING_MOST && !lingers)
+        start_closer(closer);
+    return true;
+}
+
+bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_user *user)
+{
+    const uint32_t most = server->admission.limit / USERS_PART;
+
+    return user->closing.descriptors > most ||
+           (user->closing.descriptors != 0 && server->closers.descriptors > 2 * most);
+}
+
+void lockd_closer_take(struct lockd_server *server, struct lockd_user *user,
+                       struct gs_descriptors *with)
+{
+    if (with->count == 0 || add_closer(server, user, with->fd, with->count, false, false))
+        with->count = 0;
+    else
+        gs_descriptors_close(with);
+}
+
+static void count_closed_connection(struct lockd_server *server, struct lockd_user *user)
+{
+    server->connections.count--;
+    user->connections--;
+    lockd_user_put(user);
+}
+
+/* Whether no packet is unread. None can come any more, since the socket was shut down. Every
+ * packet, even an empty packet, has its sender's credentials with it; the end of the stream has
+ * none. */
+static bool is_empty_socket(int fd)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+        struct cmsghdr align;
+    } control;
+    char byte;
+    struct iovec part = {&byte, 1};
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
+    const int yes = 1;
+
+    return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) == 0 &&
+           recvmsg(fd, &header, MSG_PEEK | MSG_DONTWAIT) == 0 && header.msg_controllen == 0;
+}
+
+void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user *user, int fd,
+                                  bool descriptors, bool passed)
+{
+    const bool lingers = passed && lockd_closer_unread(fd) != 0;
+
+    epoll_ctl(server->loop.epoll, EPOLL_CTL_DEL, fd, NULL); /* it may cause no further event */
+    shutdown(fd, SHUT_RDWR);
+    if ((lingers || ((descriptors || !server->closers.guarded) && !is_empty_socket(fd))) &&
+        add_closer(server, user, &fd, 1, true, lingers))
+        return;
+    close(fd);
+    count_closed_connection(server, user);
+}
+
+size_t lockd_closer_unread(int fd)
+{
+    int bytes = 0;
+
+    return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
+}
+
+size_t lockd_closer_unread_of(const struct lockd_server *server, const struct lockd_user *user)
+{
+    size_t unread = 0;
+
+    lockd_each (struct closer, closer, &server->closers.list, link)
+        if (closer->lingers && closer->user == user)
+            unread += lockd_closer_unread(closer->fd[0]);
+    return unread;
+}
+
+static void end_closer(struct lockd_server *server, struct closer *closer)
+{
+    struct lockd_user *user = closer->user;
+    const bool connection = closer->connection;
+
+    pthread_join(closer->thread, NULL);
+    lockd_list_remove(&closer->link);
+    user->closing.running--;
+    user->closing.closers--;
+    user->closing.descriptors -= connection ? 0 : closer->count;
+    server->closers.descriptors -= connection ? 0 : closer->count;
+    free(closer);
+    if (connection) {
+        count_closed_connection(server, user);
+        server->admission.room_made = true;
+    } else {
+        lockd_user_put(user);
+    }
+}
+
+uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now)
+{
+    bool waits = false;
+
+    lockd_each (struct closer, closer, &server->closers.list, link) {
+        if (closer->lingers && now != 0 && lockd_closer_unread(closer->fd[0]) != 0)
+            continue;
+        closer->lingers = false;
+        if (closer->running && atomic_load_explicit(&closer->done, memory_order_acquire))
+            end_closer(server, closer);
+        else if (!closer->running && closer->user->closing.running < RUNNING_MOST)
+            start_closer(closer);
+    }
+    lockd_each (struct closer, closer, &server->closers.list, link)
+        waits = waits || (!closer->running && !closer->lingers);
+    return lockd_list_empty(&server->closers.list) ? LOCKD_NEVER
+                                                   : now + (waits ? SOON_NS : LOOK_NS);
+}
+
+void lockd_closer_deinit(struct lockd_server *server)
+{
+    const struct timespec pause = {0, 1000000};
+
+    for (int i = 0; i < DEINIT_LOOKS && !lockd_list_empty(&server->closers.list); i++) {
+        if (i != 0)
+            nanosleep(&pause, NULL);
+        lockd_closer_tend(server, 0);
+    }
 }

@@ -401,7 +401,7 @@ void lockd_inherited_drop(void)
     raise_limit(RLIMIT_DATA, RLIM_INFINITY);
     raise_limit(RLIMIT_CPU, RLIM_INFINITY);
     raise_limit(RLIMIT_FSIZE, RLIM_INFINITY);
-    raise_limit(RLIMIT_NPROC, RLIM_INFINITY); /* threads (closer.h) and guards */
+    raise_limit(RLIMIT_NPROC, RLIM_INFINITY); /* threads (server/users.h) and guards */
     reset_scheduling();
     reset_oom_score();
 }

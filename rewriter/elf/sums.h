@@ -47,7 +47,7 @@ void elf_sums_update(struct elf_sums *sums, const void *bytes, size_t length);
 void elf_sums_final(struct elf_sums *sums, uint8_t whole[ELF_CHECKSUM_SIZE],
                     uint8_t image[ELF_CHECKSUM_SIZE]);
 
-/* SHA-256 (FIPS 180-4), for the RECORDs of Python wheels (tree/record.c). */
+/* SHA-256 (FIPS 180-4), for the RECORDs of Python wheels (tree/manifest.c). */
 #define ELF_SHA256_SIZE 32
 
 struct elf_sha256 {

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "rewriter/output/folder_entry.h"
+#include "rewriter/tree/walk.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,3 +41,10 @@ int elf_manifest_add(struct elf_manifest *manifest, const char *path, const char
 
 bool elf_manifest_has(const struct elf_manifest *manifest, const char *path);
 void elf_manifest_deinit(struct elf_manifest *manifest);
+
+/* Updates hash and size of the changed files in each RECORD that lists them with SHA-256, and
+ * then of those RECORDs themselves in others. All paths are full paths without links, sorted by
+ * strcmp; nothing outside root is opened. `lines` gets the number of lines that changed. A
+ * RECORD that cannot be changed is named on stderr, and sets `failed`. 0 or -ENOMEM. */
+int elf_record_update(const struct elf_root *root, const struct elf_paths *records,
+                      const struct elf_paths *changed, size_t *lines, bool *failed);

@@ -9,7 +9,6 @@
  */
 #include "rewriter/tree/tree.h"
 #include "rewriter/output/output.h"
-#include "rewriter/tree/record.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/tree/venv.h"
 

@@ -12,7 +12,6 @@
 #include "rewriter/tree/venv.h"
 #include "common/fd.h"
 #include "common/same.h"
-#include "rewriter/job/act.h"
 #include "rewriter/output/output.h"
 #include "rewriter/elf/say.h"
 

@@ -9,7 +9,6 @@
 #pragma once
 
 #include "rewriter/tree/manifest.h"
-#include "rewriter/job/job.h"
 
 /* Follows python and the like in bin of the environment, each to the first link that leads out
  * of it, and adds those links to the manifest. `count` gets the number of links that the
