@@ -8,8 +8,6 @@
 #include "cluster/cards.h"
 #include "common/place.h"
 
-#include <stddef.h>
-
 /* How much of each GPU the programs of this machine want, as gpushare-lockd says. */
 struct load {
     unsigned tenths[CARDS_MOST]; /* of its capacity that programs want; 0: none, or not known */

@@ -7,7 +7,6 @@
 #include "lockd/protocol/wire_check.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

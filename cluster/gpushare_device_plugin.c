@@ -3,14 +3,11 @@
  * gpushare_device_plugin.c: the command line of gpushare-device-plugin. Exit codes: 0 ended as
  * asked, 1 failed, 2 usage.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cluster/plugin.h"
 #include "common/fd.h"

@@ -10,8 +10,6 @@
 #include "common/err.h"
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #define GRPC_MESSAGE_MOST (1u << 20) /* bytes of one message; more is refused */

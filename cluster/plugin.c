@@ -10,18 +10,14 @@
 #include "lockd/base/log.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/signalfd.h>
-#include <unistd.h>
 
 /* The health of the GPUs has a thread of its own. It waits in the driver for events, and asks
  * each GPU for its memory now and then: a GPU that is lost does not answer. Where the driver's

@@ -6,7 +6,6 @@
 
 #include "common/place.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 

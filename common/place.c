@@ -12,13 +12,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #define OVERFLOW_UID 65534 /* how a user namespace shows users that it does not have */
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)

@@ -10,7 +10,6 @@
 
 #include <fcntl.h>
 #include <locale.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The words that a shell may offer after a command: its options (the command's own table),

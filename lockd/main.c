@@ -10,11 +10,8 @@
 #include "lockd/server/server.h"
 #include "lockd/start/sockets.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 #define OWN_OPTIONS 9
 #define TEMPORARY   75 /* EX_TEMPFAIL: runtime/client/start.c tries again */

@@ -14,8 +14,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define STACK_BYTES ((size_t)8 << 20) /* as is usual */
 

@@ -9,15 +9,11 @@
 #include "common/same.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* The present state of a listed file. */
 enum elf_undo_state {

@@ -7,8 +7,6 @@
 
 #include "rewriter/job/act.h"
 
-#include <stdbool.h>
-
 /* Does what the options ask for with the list of this user or, with all_users, of all. Reports
  * to stdout and stderr. ELF_EXIT_NOTHING if nothing is listed, ELF_EXIT_FAILED if something
  * could not be restored. */

@@ -6,10 +6,8 @@
 #include "wrap/args.h"
 #include "common/fd.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -10,14 +10,6 @@
 #include "common/fd.h"
 #include "common/same.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 struct gs_runtime_files {
     char library[PATH_MAX]; /* libgpushare.so.1, absolute */
     char folder[PATH_MAX];  /* the library's folder, for the program's run path */

@@ -8,22 +8,13 @@
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <limits.h>
 #include <link.h>
 #include <sched.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/sendfile.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 /* Makes a copy of the door for a folder. The door names the driver's library by an absolute path
  * of a fixed length (cmake/GpushareDoor.cmake), and the copy gets its own folder there. Files

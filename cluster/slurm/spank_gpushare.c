@@ -12,7 +12,6 @@ SPANK_PLUGIN(gpushare, 1)
 #include "cluster/slurm/share_option.h"
 #include "common/fd.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
@@ -20,17 +19,13 @@ SPANK_PLUGIN(gpushare, 1)
 #include <signal.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define GS_RECORD_MOST 16384 /* characters that steps may add to a job's AdminComment */
 

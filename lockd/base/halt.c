@@ -7,7 +7,6 @@
 #include "common/fd.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define PATH_SIZE 4352

@@ -7,17 +7,11 @@
 #include "lockd/ctl/ctl.h"
 #include "lockd/ctl/cdi_host.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <jansson.h>
 #include <limits.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <yaml.h>
 
 /* Makes JSON of the first document of a YAML text, by libyaml. Aliases, tags, texts with NUL,

@@ -7,18 +7,14 @@
 #include "common/fd.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
 #include <link.h>
 #include <linux/openat2.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #if defined(__x86_64__)
 #define GS_MACHINE_FOLDER "/usr/lib/x86_64-linux-gnu"

@@ -6,11 +6,8 @@
 #include "lockd/ctl/ctl.h"
 #include "common/fd.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define ANSWER_SECONDS 10
 #define ANSWER_MAX     65536 /* messages of one kind */

@@ -11,10 +11,6 @@
 #include "lockd/base/clock.h"
 #include "lockd/nvml/nvml.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-
 /* Exit codes, those of systemctl(1) where it has such a code: 3 is "not running", 4 "no
  * such unit". */
 enum ctl_exit {

@@ -9,8 +9,6 @@
 #include "lockd/base/halt.h"
 #include "lockd/base/text.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 

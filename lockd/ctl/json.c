@@ -9,9 +9,7 @@
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/words.h"
 
-#include <errno.h>
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
 const struct gs_option ctl_json_option[] = {

@@ -6,8 +6,6 @@
 
 #include "lockd/ctl/ctl.h"
 
-#include <stdio.h>
-
 /* Writes all families; answer->running false: gpushare_up 0, and the other families without
  * series. */
 void ctl_metrics_write(FILE *out, const struct ctl_answer *answer);

@@ -9,9 +9,6 @@
 
 #include "lockd/move/move.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 struct balance_move {
     void *owner; /* as given to balance_came() */
     uint8_t from[16], to[16];

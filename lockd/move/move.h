@@ -20,9 +20,6 @@
 #include "lockd/sched/scheduler.h"
 #include "lockd/programs/track.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 struct lockd_connection;
 struct lockd_move;
 

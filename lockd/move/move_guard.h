@@ -7,8 +7,6 @@
 #include "lockd/move/guard.h"
 #include "lockd/move/move.h"
 
-#include <stdbool.h>
-
 /* The guard service's socket (systemd/gpushare-guard.socket). */
 #define LOCKD_GUARD_SOCKET "/run/gpushare-guard/guard.sock"
 /* Sends the next order. False: the guard has ended. */

@@ -8,9 +8,6 @@
 
 #include "lockd/protocol/wire_check.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 /* A process that asks the library, and its newest answer. For one thread at a time. */
 struct nvml;
 

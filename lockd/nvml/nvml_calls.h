@@ -8,8 +8,6 @@
 
 #include "lockd/nvml/nvml.h"
 
-#include <sys/types.h>
-
 struct nvml_answer {
     uint32_t gpu_count;     /* at most NVML_GPUS_MAX */
     uint32_t process_count; /* at most NVML_PROCESSES_MAX */

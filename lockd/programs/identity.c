@@ -11,18 +11,14 @@
 #include "common/fd.h"
 #include "lockd/base/halt.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/nsfs.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 /* Reads subuid(5). Names are looked up in the file passwd(5) alone: a directory service may take
  * long to answer, and the daemon must not wait. No state. */

@@ -11,9 +11,6 @@
 #include "lockd/programs/identity.h"
 #include "lockd/sched/scheduler.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 struct kin_key {
     uint64_t key;
     uint32_t kind; /* enum gs_kin_kind */

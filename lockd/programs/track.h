@@ -9,8 +9,6 @@
 #include "lockd/protocol/wire.h"
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 /* Its state under max-memory (server/quota.c). */

@@ -7,10 +7,6 @@
 #include "lockd/protocol/wire.h"
 #include "lockd/base/list.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 enum lockd_figure_unit {
     LOCKD_FIGURE_BYTES,
     LOCKD_FIGURE_NS,

@@ -11,7 +11,6 @@
  */
 #include "lockd/protocol/setting_table.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define each_row(row)                                                                          \

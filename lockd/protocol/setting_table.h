@@ -7,10 +7,6 @@
 #include "common/options.h"
 #include "lockd/protocol/wire_check.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #define GS_MS      1000000ull
 #define GS_SECOND  1000000000ull
 #define GS_PERCENT 10000ull /* in millionths */

@@ -8,7 +8,6 @@
 #include "lockd/protocol/setting_table.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

@@ -7,8 +7,6 @@
 #include "common/place.h"
 #include "lockd/base/list.h"
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 struct lockd_server;

@@ -7,9 +7,6 @@
 
 #include "lockd/base/hostmem.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 struct lockd_server;
 struct nvml;
 struct lockd_connection;

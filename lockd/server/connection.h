@@ -11,11 +11,6 @@
 #include "lockd/server/share.h"
 #include "lockd/server/trace.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-
 struct lockd_server;
 struct lockd_user;
 struct sched_client;

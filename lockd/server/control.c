@@ -11,7 +11,6 @@
 #include "lockd/start/sockets.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -20,8 +20,6 @@
 #include "lockd/protocol/wire.h"
 
 #include <stdbool.h>
-#include <stdint.h>
-#include <sys/types.h>
 
 struct lockd_connection;
 struct lockd_server;

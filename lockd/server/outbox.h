@@ -7,7 +7,6 @@
 #include "common/packet.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct lockd_connection;

@@ -8,9 +8,6 @@
 
 #include "lockd/start/config.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 struct gs_wire_state;
 struct lockd_connection;
 struct lockd_server;

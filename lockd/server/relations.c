@@ -8,7 +8,6 @@
 #include "lockd/base/halt.h"
 #include "lockd/server/server.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* The last remarks of programs, including programs that have ended. The table has a fixed size:

@@ -8,8 +8,6 @@
 #include "lockd/move/balance.h"
 #include "lockd/programs/kin.h"
 
-#include <stdint.h>
-
 struct lockd_connection;
 struct lockd_seen;
 struct lockd_server;

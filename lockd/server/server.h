@@ -15,9 +15,6 @@
 #include "lockd/server/users.h"
 
 #include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/types.h>
 
 /* The watchdog of systemd. */
 struct lockd_watchdog {

@@ -14,7 +14,6 @@
 #include "lockd/protocol/wire.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 
 struct lockd_connection;
 struct lockd_server;

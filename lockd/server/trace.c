@@ -12,7 +12,6 @@
 #include "lockd/server/server.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

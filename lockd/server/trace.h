@@ -8,7 +8,6 @@
 #include "lockd/protocol/wire.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #define LOCKD_TRACE_EVENTS 4096 /* in the ring */
 

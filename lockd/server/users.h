@@ -15,11 +15,6 @@
 #include "lockd/base/log.h"
 #include "lockd/programs/identity.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-
 struct lockd_connection;
 struct lockd_server;
 struct lockd_user;

@@ -10,15 +10,12 @@
 
 #include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <ini.h>
 #include <pwd.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define DROP_INS_MAX 256
 #define LINE_MAX_INI 190 /* inih cuts lines at 200 bytes: ours end before */

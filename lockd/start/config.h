@@ -7,10 +7,6 @@
 #include "lockd/protocol/setting_table.h"
 #include "lockd/sched/scheduler.h"
 
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-
 /* Sections of the configuration whose lines set a value for the programs of users and
  * systemd units: [classes], [overcommit]. */
 

@@ -13,12 +13,10 @@
 #include "lockd/base/log.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -27,7 +25,6 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
-#include <unistd.h>
 
 #define LISTEN_FD    3 /* SD_LISTEN_FDS_START */
 #define BACKLOG      512

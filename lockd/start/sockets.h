@@ -8,9 +8,7 @@
 
 #include "common/options.h"
 
-#include <stdbool.h>
 #include <sys/types.h>
-#include <stdint.h>
 
 struct lockd_spot {
     char path[GS_PATH_SIZE];

@@ -7,10 +7,6 @@
 
 #include "rewriter/elf/image.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 /* An undefined dynamic symbol whose name is in the wrap list. */
 struct elf_import {
     uint32_t index;  /* in the dynamic symbol table */

@@ -30,8 +30,6 @@
 #include "rewriter/elf/sums.h"
 
 #include <limits.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #define ELF_MARKER_SECTION ".gpushare"
 #define ELF_OLD_STRINGS    ".gpushare.strings" /* keeps the bytes of a .dynstr that moved */

@@ -14,11 +14,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <search.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 struct elf_reach {
     pthread_mutex_t lock;

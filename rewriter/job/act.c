@@ -16,9 +16,6 @@
 #include "rewriter/elf/reader.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* Carries out a job: copies, changes, reads back, commits.
  *

@@ -6,8 +6,6 @@
 
 #include "rewriter/job/job.h"
 
-#include <stdio.h>
-
 /* Patches, restores, checks or prints one file. Reports go to `out`, errors to `errors`, one
  * line each. reaches_cuda (may be NULL) gets whether the file was read and uses CUDA. Any
  * thread. */

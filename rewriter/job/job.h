@@ -8,7 +8,6 @@
 #include "rewriter/elf/search.h"
 #include "rewriter/output/registry.h"
 
-#include <limits.h>
 #include <sys/stat.h>
 
 struct elf_job {

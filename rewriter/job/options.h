@@ -9,9 +9,6 @@
 #include "rewriter/plan/plan.h"
 #include "rewriter/elf/object.h"
 
-#include <limits.h>
-#include <stdbool.h>
-
 /* undo/: the work on the list of patched files */
 struct elf_list_options {
     bool list, restore_all, repatch, all_users;

@@ -6,8 +6,6 @@
 
 #include "rewriter/job/job.h"
 
-#include <stdio.h>
-
 /* --print: kind, scope, CUDA, imports, plan. problem (code 0: none) is why it would not be
  * patched. */
 void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *problem);

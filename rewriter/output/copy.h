@@ -7,8 +7,6 @@
 #include "rewriter/output/output.h"
 #include "rewriter/plan/plan.h"
 
-#include <stdbool.h>
-
 /* Reads a new file back and compares it with the plan. */
 struct elf_readback {
     const struct elf_source *original;

@@ -12,14 +12,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/xattr.h>
-#include <unistd.h>
 
 /* A run holds a lock (flock) on its new file, which the kernel releases when the run ends.
  * If a file system cannot lock, leftovers stay. */

@@ -7,8 +7,6 @@
 #include "rewriter/output/folder_entry.h"
 #include "rewriter/elf/image.h"
 
-#include <limits.h>
-#include <stdbool.h>
 #include <sys/stat.h>
 
 /* The names of new files until they take the place of the old files. A run that is killed

@@ -9,13 +9,8 @@
 #include "rewriter/elf/grow.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define SYSTEM_FOLDER "/var/lib/gpushare"
 #define LIST          "patched"

@@ -11,7 +11,6 @@
 #include "rewriter/elf/grow.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Records the bytes that change, and gives the new addresses of what moves.

@@ -6,9 +6,6 @@
 
 #include "rewriter/plan/plan.h"
 
-#include <stddef.h>
-#include <stdint.h>
-
 /* The address after the move of the block; unchanged for everything outside the block. */
 uint64_t elf_plan_moved(const struct elf_plan *plan, uint64_t address);
 

@@ -12,12 +12,8 @@
 #include "rewriter/elf/say.h"
 #include "rewriter/output/output.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <search.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define HEAD "gpushare-manifest 1"
 

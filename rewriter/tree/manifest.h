@@ -12,9 +12,6 @@
 
 #include "rewriter/tree/walk.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #define ELF_MANIFEST_NAME ".gpushare-manifest"
 
 struct elf_manifest_entry {

@@ -16,11 +16,7 @@
 #include "rewriter/elf/say.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define MAX_LINKS 40 /* as many as the kernel follows */
 

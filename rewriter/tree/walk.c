@@ -18,10 +18,7 @@
 #include <linux/magic.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 int elf_paths_add(struct elf_paths *paths, const char *path)
 {

@@ -5,20 +5,6 @@
  */
 #pragma once
 
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-#include <cudaTypedefs.h>
-
 #include "runtime/base/mutex.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"

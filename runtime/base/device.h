@@ -5,8 +5,6 @@
 #pragma once
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "runtime/base/driver.h"
 

@@ -8,19 +8,14 @@
 #include "lockd/base/text.h"
 
 #include <elf.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
-#include <unistd.h>
 
 static char *write_text(const char *format, va_list ap)
 {

@@ -7,10 +7,6 @@
 
 #include "lockd/ctl/ctl.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <sys/types.h>
-
 enum doctor_level {
     DOCTOR_OK,
     DOCTOR_INFO, /* good to know */

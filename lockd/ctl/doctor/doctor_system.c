@@ -14,11 +14,7 @@
 #include <dlfcn.h>
 #include <glob.h>
 #include <jansson.h>
-#include <limits.h>
 #include <link.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define LOW_HOST (4ull << 30)
 

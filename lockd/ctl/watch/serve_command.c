@@ -13,17 +13,13 @@
 #include "lockd/ctl/words.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define HISTORY_SAMPLES  300 /* of one second each */
 #define HISTORY_PROGRAMS 256 /* in one sample; further programs are left out */

@@ -11,16 +11,13 @@
 #include "lockd/ctl/json.h"
 #include "common/fd.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static const char *phase_name(uint32_t phase)
 {

@@ -8,7 +8,6 @@
 #include "lockd/protocol/wire.h"
 
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
 /* One program on one device: one track. */

@@ -13,8 +13,6 @@
 #include <errno.h>
 #include <ncurses.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

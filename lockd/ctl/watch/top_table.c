@@ -11,17 +11,14 @@
 #include "lockd/ctl/words.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <langinfo.h>
 #include <ncurses.h>
 #include <pwd.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 /* The programs as lines: filtered by user, sorted within their device; and the chosen line.
  * The chosen program stays the same when its line moves. */

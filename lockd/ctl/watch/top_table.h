@@ -6,9 +6,6 @@
 
 #include "lockd/ctl/watch/top.h"
 
-#include <stddef.h>
-#include <stdint.h>
-
 /* The name of an order, for the footer. */
 const char *top_lines_order(enum top_order order);
 /* Makes the lines of all programs that are shown, device by device. False: no memory. */
