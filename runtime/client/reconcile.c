@@ -47,6 +47,7 @@
 /* While a thread waits at the gate, work may take at most so long before the thread is let in. */
 #define DRAIN_MOST_NS 10000000000ull
 
+#define QUIET_NS  (500 * MS)
 #define IDLE_LOOK (1000 * MS) /* four times as long as work may go unseen after a long rest */
 
 static struct {
@@ -274,6 +275,12 @@ static uint64_t watch_idleness(uint64_t now)
     return (idle_for >= idle_ns ? gs_smaller(idle_for / 4, IDLE_LOOK) : idle_ns) / 4 + 1;
 }
 
+/* Work without an end that nobody waits for is the exception that is not seen. */
+static bool is_quiet(uint64_t now)
+{
+    return self.stopped || (!self.started_to_stop && now - self.active_at >= QUIET_NS);
+}
+
 /* --- a round --- */
 
 /* A partly covered program may use its memory at any time, also while it waits for its turn. */
@@ -343,7 +350,7 @@ uint64_t gs_reconcile(void)
 {
     const bool exiting = atomic_load_explicit(&self.exiting, memory_order_acquire);
     uint64_t now = gs_now(), due = 1000 * MS;
-    bool more = false;
+    bool more = false, quiet;
 
     if (gs_relocate_holds())
         return hold_still(now);
@@ -391,13 +398,16 @@ uint64_t gs_reconcile(void)
             due = gs_smaller(due, device->moving.retry_at > now ? device->moving.retry_at - now
                                                                 : UINT64_MAX);
     }
-    if (!more)
-        due = gs_smaller(due, gs_moving_keep_host(now, somebody_waits() || !all_may_run()));
     due = gs_smaller(due, watch_idleness(now));
+    quiet = is_quiet(now);
+    if (!more)
+        due = gs_smaller(due,
+                         gs_moving_keep_host(now, somebody_waits() || !all_may_run(), quiet));
     due = gs_smaller(due, report_all(now));
     due = gs_smaller(due, gs_relocate_step(self.stopped, gs_session_fd()));
     /* last: others may wait for the report, and no news would interrupt this before it is sent */
-    due = gs_smaller(due, gs_common_step(now, !more && !self.started_to_stop && !exiting));
+    due =
+        gs_smaller(due, gs_common_step(now, !more && !self.started_to_stop && !exiting, quiet));
     return more || gs_relocate_holds() ? 0 : due;
 }
 

@@ -418,8 +418,10 @@ void gs_common_came(const struct gs_job *job)
 }
 
 /* Segments whose blocks have become common are released. */
-static bool shrink_arena(void)
+static bool shrink_arena(bool quiet)
 {
+    if (!quiet)
+        return false; /* later: gs_moving_keep_host() */
     self.shrinks = self.shrinks && GS_ANY_DEVICE(gs_context_enter(device));
     if (!self.shrinks)
         return false;
@@ -434,7 +436,7 @@ static void drop_older(struct offers *offers, uint64_t ns, uint64_t now)
         drop_offer(offers, 0, true);
 }
 
-uint64_t gs_common_step(uint64_t now, bool idle)
+uint64_t gs_common_step(uint64_t now, bool idle, bool quiet)
 {
     bool later = false;
 
@@ -447,7 +449,7 @@ uint64_t gs_common_step(uint64_t now, bool idle)
             drop_offer(&self.came, 0, true);
         return later ? 1000000 : 0; /* ns: whoever asked for the pause has not begun it */
     }
-    return shrink_arena() ? 0 : make_offer(now);
+    return shrink_arena(quiet) ? 0 : make_offer(now);
 }
 
 void gs_common_lost(void)

@@ -19,9 +19,9 @@ void gs_common_came(const struct gs_job *job);
 void gs_common_heard(const struct gs_wire_copy *copy, const struct gs_descriptors *with);
 
 /* Offers that are too old are dropped. If this thread is idle, one step: makes the host copy of one
- * chunk common, or offers one. It ends early when the daemon has sent something. Returns ns until the
- * next step. */
-uint64_t gs_common_step(uint64_t now, bool idle);
+ * chunk common, or offers one. It ends early when the daemon has sent something. quiet: as in
+ * gs_moving_keep_host(). Returns ns until the next step. */
+uint64_t gs_common_step(uint64_t now, bool idle, bool quiet);
 
 /* The next message to the daemon, but for its header; *fd: the descriptor that goes with it, or -1.
  * False: there is nothing to say. */

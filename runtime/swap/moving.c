@@ -293,20 +293,20 @@ static bool tend_host(bool (*one)(void))
     return entered && more;
 }
 
-static void give_back_host_memory(uint64_t keep)
+static void give_back_host_memory(uint64_t keep, bool quiet)
 {
     gs_each_device (device) {
         if (gs_host_used() + (keep == 0 ? gs_host_foreign() : 0) <= keep)
             return;
         gs_swap_drop_copies(device);
-        if (!gs_context_enter(device))
+        if (!quiet || !gs_context_enter(device))
             continue;
         gs_host_trim(keep);
         gs_context_pop();
     }
 }
 
-uint64_t gs_moving_keep_host(uint64_t now, bool needed)
+uint64_t gs_moving_keep_host(uint64_t now, bool needed, bool quiet)
 {
     static uint64_t needed_at; /* ns; client thread */
     uint64_t leaving = 0;
@@ -317,13 +317,13 @@ uint64_t gs_moving_keep_host(uint64_t now, bool needed)
         gs_host_prepare(leaving);
     if (leaving != 0 || needed)
         needed_at = now;
-    if ((gs_host_has_ended() && tend_host(gs_host_release_one)) ||
+    if ((quiet && gs_host_has_ended() && tend_host(gs_host_release_one)) ||
         (gs_host_has_unregistered() && tend_host(gs_host_register_one)))
         return 1;
     if (gs_host_used() > gs_host_budget())
-        give_back_host_memory(gs_host_budget());
+        give_back_host_memory(gs_host_budget(), quiet);
     else if (gs_host_used() + gs_host_foreign() != 0 && now - needed_at > HOST_KEPT_NS)
-        give_back_host_memory(0);
+        give_back_host_memory(0, quiet);
     return gs_host_used() + gs_host_foreign() != 0 ? 200 * MS : UINT64_MAX;
 }
 

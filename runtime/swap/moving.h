@@ -23,5 +23,6 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news);
 void gs_moving_arrived(void);
 
 /* Prepares the host memory that may be needed, and releases the rest. needed: another program
- * waits for the device. No memory moves now. Returns ns until there is more to do. */
-uint64_t gs_moving_keep_host(uint64_t now, bool needed);
+ * waits for the device. quiet: nothing that was submitted runs, as far as is known; the driver would wait
+ * for it to release registered memory. No memory moves now. Returns ns until there is more to do. */
+uint64_t gs_moving_keep_host(uint64_t now, bool needed, bool quiet);

@@ -39,7 +39,14 @@ uint64_t gs_device_room(const struct gs_device *device)
 
 CUresult gs_context_push(CUcontext handle)
 {
-    return gs_driver.cuCtxPushCurrent_v2(handle);
+    (void)handle;
+    return CUDA_SUCCESS;
+}
+
+static CUresult pop_context(CUcontext *popped)
+{
+    *popped = NULL;
+    return CUDA_SUCCESS;
 }
 
 struct gs_context *gs_context_for(const struct gs_device *device)
@@ -175,12 +182,12 @@ bool gs_host_register_one(void)
 
 bool gs_host_has_ended(void)
 {
-    return false;
+    return played.ended != 0;
 }
 
 bool gs_host_release_one(void)
 {
-    return false;
+    return --played.ended != 0;
 }
 
 uint64_t gs_host_foreign(void)
@@ -190,7 +197,7 @@ uint64_t gs_host_foreign(void)
 
 uint64_t gs_host_used(void)
 {
-    return 0;
+    return played.host_used;
 }
 
 uint64_t gs_host_budget(void)
@@ -201,17 +208,20 @@ uint64_t gs_host_budget(void)
 void gs_host_trim(uint64_t keep)
 {
     (void)keep;
+    played.trims++;
 }
 
 int played_begin(void **state)
 {
     (void)state;
+    gs_driver.cuCtxPopCurrent_v2 = pop_context;
     played.card = (struct gs_device){.movable = true};
     atomic_store(&played.card.target.capacity, 100 * MIB);
     played.accounts = (struct gs_accounts){0};
     played.out_gives = played.in_gives = GS_SWAP_NOTHING;
     played.asked_out = played.asked_in = played.in_hand = 0;
-    played.out_of_reach = 0;
+    played.out_of_reach = played.host_used = 0;
+    played.ended = played.trims = 0;
     played.refusing = played.without_context = played.rdma = played.out_under_way = false;
     played.rdma_looks = 0;
     played.clock_ns = S;

@@ -19,6 +19,9 @@ struct played {
     struct gs_accounts accounts;
     enum gs_swap_result out_gives, in_gives;
     uint64_t asked_out, asked_in, in_hand, clock_ns, out_of_reach, loosened;
+    uint64_t host_used;
+    unsigned ended,
+        trims; /* pieces of common memory that nobody has; calls that release host memory */
     unsigned loose_begun, loose_left, rdma_looks;
     bool refusing, without_context, rdma, out_under_way;
 };

@@ -158,7 +158,7 @@ static void hear_copy(bool own)
  * an offer lasts. */
 static void do_all(void)
 {
-    for (unsigned i = 0; i < 100 && gs_common_step(self.heard, true) == 0; i++)
+    for (unsigned i = 0; i < 100 && gs_common_step(self.heard, true, true) == 0; i++)
         continue;
 }
 
@@ -197,7 +197,7 @@ static int end(void **state)
 {
     (void)state;
     self.between = NULL;
-    gs_common_step(gs_now() + 100 * S, false);
+    gs_common_step(gs_now() + 100 * S, false, true);
     gs_common_lost(); /* what it would have said */
     card_return_memory();
     tend_all();
@@ -258,7 +258,7 @@ static void offer_while(void (*between)(void))
     gs_common_came(&job); /* another program has the same */
     self.between = between;
     self.looks = 3;
-    gs_common_step(gs_now() + 100 * S, true);
+    gs_common_step(gs_now() + 100 * S, true, true);
     assert_null(self.between);
 }
 
@@ -406,7 +406,7 @@ static void common_memory_that_is_offered_counts(void **state)
     used = gs_host_used();
     hear_copy(true);
     assert_int_equal(gs_host_used(), used + BYTES);
-    gs_common_step(gs_now() + 100 * S, false); /* the offer ends */
+    gs_common_step(gs_now() + 100 * S, false, true); /* the offer ends */
     assert_int_equal(gs_host_used(), used);
 }
 
@@ -453,7 +453,7 @@ static void common_memory_is_copied_by_the_driver_alone(void **state)
     tend_all();
     assert_int_equal(self.registered, 2);
     card_free(&card.blocks[0]);
-    gs_common_step(gs_now() + 100 * S, false); /* the offer ends */
+    gs_common_step(gs_now() + 100 * S, false, true); /* the offer ends */
     assert_int_equal(count_mapped(), 1); /* the driver has it until the client thread looks */
     tend_all();
     assert_int_equal(count_mapped(), 0);
@@ -469,7 +469,7 @@ static void common_memory_that_has_ended_is_registered_no_more(void **state)
     (void)state;
     share_one(false);
     memory = chunk_of(0)->host->memory;
-    gs_common_step(gs_now() + 100 * S, false); /* the offer ends */
+    gs_common_step(gs_now() + 100 * S, false, true); /* the offer ends */
     card_free(&card.blocks[0]);
     assert_false(gs_host_register_one());
     assert_int_equal(count_mapped(), 1);
@@ -548,7 +548,7 @@ static void common_offer_lasts_longer_at_its_sender(void **state)
     for (unsigned own = 0; own < 2; own++) {
         hear_copy(own != 0);
         while (count_mapped() != 0 && lasts[own] < 60 * S)
-            gs_common_step(self.heard + (lasts[own] += S / 2), false);
+            gs_common_step(self.heard + (lasts[own] += S / 2), false, true);
     }
     assert_in_range(lasts[0], S, 60 * S);
     assert_true(lasts[1] >= lasts[0] + S);
@@ -584,9 +584,9 @@ static void common_offers_age_without_an_idle_moment(void **state)
     for (unsigned i = 0; i < 2; i++) {
         hear_copy(kinds[i]);
         assert_int_equal(count_mapped(), 1);
-        gs_common_step(self.heard, false);
+        gs_common_step(self.heard, false, true);
         assert_int_equal(count_mapped(), 1);
-        gs_common_step(self.heard + 11 * S, false);
+        gs_common_step(self.heard + 11 * S, false, true);
         assert_int_equal(count_mapped(), 0);
     }
     assert_int_equal(count_common(1), 0);

@@ -292,6 +292,20 @@ static void loose_memory_has_turns_as_well(void **state)
     assert_int_equal(played.loosened, 130 * MIB - gs_device_room(&played.card));
 }
 
+/* The driver waits for all that runs before it ends a registration, and this thread with it. */
+static void host_memory_is_released_when_nothing_runs(void **state)
+{
+    (void)state;
+    played.host_used = MIB;
+    played.ended = 1;
+    gs_moving_keep_host(100 * S, false, false);
+    assert_int_equal(played.ended, 1);
+    assert_int_equal(played.trims, 0);
+    gs_moving_keep_host(100 * S, false, true);
+    assert_int_equal(played.ended, 0);
+    assert_int_equal(played.trims, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +327,7 @@ int main(void)
         cmocka_unit_test_setup(without_a_context_nothing_is_short, played_begin),
         cmocka_unit_test_setup(loose_memory_has_turns_as_well, played_begin),
         cmocka_unit_test_setup(what_is_just_being_handed_over_is_not_lacking_yet, played_begin),
+        cmocka_unit_test_setup(host_memory_is_released_when_nothing_runs, played_begin),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
