@@ -70,23 +70,6 @@ static struct grpc_call *call_new(struct grpc_link *link, int32_t stream)
     return call;
 }
 
-/* The answer of a client's call: one message, or an error. */
-static void call_answer(struct grpc_call *call)
-{
-    grpc_answered *answered = call->answered;
-    const uint8_t *message = NULL;
-    size_t size = 0;
-
-    call->answered = NULL;
-    if (call->status == GRPC_OK && grpc_buffer_message(&call->in, &message, &size) != 0) {
-        call->status = GRPC_INTERNAL;
-        snprintf(call->text, sizeof call->text, "the answer is not one whole message");
-    }
-    if (call->status != GRPC_OK && call->text[0] == '\0')
-        snprintf(call->text, sizeof call->text, "the connection ended without an answer");
-    answered(call->context, call->status, call->text, message, size);
-}
-
 static void call_forget_request(struct grpc_call *call)
 {
     call->link->held -= grpc_buffer_left(&call->in);
@@ -97,8 +80,21 @@ static void call_free(struct grpc_call *call)
 {
     lockd_list_remove(&call->in_link);
     call->link->count--;
-    if (call->answered != NULL)
-        call_answer(call);
+    if (call->answered != NULL) {
+        /* The answer of a client's call: one message, or an error. */
+        grpc_answered *answered = call->answered;
+        const uint8_t *message = NULL;
+        size_t size = 0;
+
+        call->answered = NULL;
+        if (call->status == GRPC_OK && grpc_buffer_message(&call->in, &message, &size) != 0) {
+            call->status = GRPC_INTERNAL;
+            snprintf(call->text, sizeof call->text, "the answer is not one whole message");
+        }
+        if (call->status != GRPC_OK && call->text[0] == '\0')
+            snprintf(call->text, sizeof call->text, "the connection ended without an answer");
+        answered(call->context, call->status, call->text, message, size);
+    }
     if (call->gone != NULL)
         call->gone(call->context);
     call_forget_request(call);

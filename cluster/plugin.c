@@ -392,8 +392,12 @@ enum { AT_SIGNALS, AT_FOLDER, AT_NEWS, AT_LISTENER, AT_REGISTRATION, AT_RIVAL, A
 
 #define PLACES (AT_PEERS + PLUGIN_PEERS)
 
-static void fill_polls(const struct plugin *plugin, struct pollfd polls[PLACES])
+/* One round. 0; 1: a signal says to end; -errno. */
+static int run_once(struct plugin *plugin, uint64_t until, struct gs_err *err)
 {
+    struct pollfd polls[PLACES];
+    int code = 0;
+
     /* a signal stays readable, and says nothing new while the plugin ends */
     const int own[] = {plugin->draining ? -1 : plugin->signals, plugin->folder, plugin->news,
                        plugin->listener};
@@ -408,15 +412,6 @@ static void fill_polls(const struct plugin *plugin, struct pollfd polls[PLACES])
     for (unsigned i = 0; i < PLUGIN_PEERS; i++)
         polls[AT_PEERS + i] = (struct pollfd){.fd = plugin->peers[i].fd,
                                               .events = grpc_peer_events(&plugin->peers[i])};
-}
-
-/* One round. 0; 1: a signal says to end; -errno. */
-static int run_once(struct plugin *plugin, uint64_t until, struct gs_err *err)
-{
-    struct pollfd polls[PLACES];
-    int code = 0;
-
-    fill_polls(plugin, polls);
     if (poll(polls, PLACES, lockd_ms_until(until)) < 0 && errno != EINTR)
         return gs_err_errno(err, -errno, "poll");
     if (polls[AT_NEWS].revents != 0)

@@ -59,13 +59,6 @@ static void registration_lost(struct plugin *plugin)
     try_later(registration);
 }
 
-/* Kubelet watches: it need not be told again. */
-static void registration_watched(struct plugin *plugin)
-{
-    if (plugin->registration.done)
-        plugin->registration.again_at = UINT64_MAX;
-}
-
 /* It has answered; when it should watch at the latest. */
 static void take_consent(struct plugin *plugin)
 {
@@ -443,7 +436,9 @@ static void run_watch(void *context, struct grpc_call *call, const uint8_t *mess
     watcher->plugin = plugin;
     lockd_list_append(&plugin->watchers, &watcher->in_plugin);
     grpc_call_watch(call, end_watcher, watcher);
-    registration_watched(plugin);
+    /* Kubelet watches: it need not be told again. */
+    if (plugin->registration.done)
+        plugin->registration.again_at = UINT64_MAX;
     tell_watcher(watcher);
 }
 

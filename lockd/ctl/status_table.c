@@ -117,26 +117,6 @@ static int rank_of(const struct lockd_figure *figure)
 /* The columns before the figures; the cells have these numbers. */
 enum { PID_CELL, USER_CELL, NAME_CELL, STATE_CELL, FIRST_FIGURE };
 
-static void add_columns(struct ctl_table *table)
-{
-    ctl_table_column(table, (struct ctl_column){"PID", .least = 7});
-    ctl_table_column(table, (struct ctl_column){"USER", .left = true});
-    ctl_table_column(table, (struct ctl_column){"NAME", .left = true});
-    ctl_table_column(table, (struct ctl_column){"STATE", .left = true, .least = STATE_LEAST});
-    for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
-        if (at->heading[0] != '\0')
-            ctl_table_column(
-                table,
-                (struct ctl_column){at->heading, .rank = rank_of(at),
-                                    .unit = at->unit == LOCKD_FIGURE_COUNT ? 0 : CTL_UNIT_WIDTH,
-                                    .if_any = rank_of(at) == PINNED});
-    }
-    ctl_table_column(table, (struct ctl_column){"EXTERNAL", .rank = EXTERNAL,
-                                                .unit = CTL_UNIT_WIDTH, .if_any = true});
-    ctl_table_column(table, (struct ctl_column){"ALLOWED", .rank = ALLOWED, .unit = 1});
-    ctl_table_column(table, (struct ctl_column){"BUSY", .rank = BUSY, .unit = 1, .least = 5});
-}
-
 void ctl_put_bytes(uint64_t bytes, char *cell)
 {
     if (bytes != NVML_BYTES_UNKNOWN)
@@ -186,7 +166,22 @@ static bool fill_table(struct shown *shown)
     const struct ctl_answer *answer = shown->answer;
     struct ctl_table *table = &shown->table;
 
-    add_columns(table);
+    ctl_table_column(table, (struct ctl_column){"PID", .least = 7});
+    ctl_table_column(table, (struct ctl_column){"USER", .left = true});
+    ctl_table_column(table, (struct ctl_column){"NAME", .left = true});
+    ctl_table_column(table, (struct ctl_column){"STATE", .left = true, .least = STATE_LEAST});
+    for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
+        if (at->heading[0] != '\0')
+            ctl_table_column(
+                table,
+                (struct ctl_column){at->heading, .rank = rank_of(at),
+                                    .unit = at->unit == LOCKD_FIGURE_COUNT ? 0 : CTL_UNIT_WIDTH,
+                                    .if_any = rank_of(at) == PINNED});
+    }
+    ctl_table_column(table, (struct ctl_column){"EXTERNAL", .rank = EXTERNAL,
+                                                .unit = CTL_UNIT_WIDTH, .if_any = true});
+    ctl_table_column(table, (struct ctl_column){"ALLOWED", .rank = ALLOWED, .unit = 1});
+    ctl_table_column(table, (struct ctl_column){"BUSY", .rank = BUSY, .unit = 1, .least = 5});
     for (size_t i = 0; i < answer->client_count; i++) {
         struct ctl_row *row = ctl_table_row(table);
 

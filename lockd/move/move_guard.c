@@ -495,8 +495,16 @@ static void take_lack(struct lockd_move *move, const char *text, uint64_t now)
     move->again_at = now + LOOK_NS;
 }
 
-static void take_word(struct lockd_move *move, const char *word, uint64_t now)
+void lockd_move_guard_hear(struct lockd_move *move, uint64_t now)
 {
+    char word[LOCKD_GUARD_TEXT + 1] = "?the guard ended";
+    const ssize_t size = recv(move->guard, word, LOCKD_GUARD_TEXT, MSG_DONTWAIT);
+
+    if (size < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (size > 0)
+        word[size] = '\0';
+    lockd_text_clean(word, sizeof word);
     switch (word[0]) {
     case LOCKD_GUARD_MAY:
         move->guard_may = true;
@@ -527,17 +535,4 @@ static void take_word(struct lockd_move *move, const char *word, uint64_t now)
     default:
         take_loss(move, now);
     }
-}
-
-void lockd_move_guard_hear(struct lockd_move *move, uint64_t now)
-{
-    char word[LOCKD_GUARD_TEXT + 1] = "?the guard ended";
-    const ssize_t size = recv(move->guard, word, LOCKD_GUARD_TEXT, MSG_DONTWAIT);
-
-    if (size < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (size > 0)
-        word[size] = '\0';
-    lockd_text_clean(word, sizeof word);
-    take_word(move, word, now);
 }

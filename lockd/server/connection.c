@@ -129,27 +129,6 @@ void lockd_mover_init(struct lockd_server *server)
 
 /* --- calls to lockd/move --- */
 
-static void lockd_mover_came(struct lockd_connection *connection)
-{
-    struct lockd_move_program *program = &connection->program;
-
-    program->owner = connection;
-    program->pid = (int32_t)connection->peer.pid;
-    program->name = connection->hello.name;
-    program->client = connection->client;
-    program->identity = &connection->peer.identity;
-    program->tracks = &connection->tracks;
-}
-
-/* The connection ends, of a program or not. */
-static void lockd_mover_gone(struct lockd_connection *connection)
-{
-    if (connection->program.move != NULL)
-        note_failure(connection, lockd_move_took(&connection->program, lockd_now()));
-    lockd_move_gone(&connection->program);
-    lockd_sees_deinit(&connection->program.sees);
-}
-
 /* gpusharectl requests a move, and gets its END when the move is over. */
 static void lockd_mover_ask(struct lockd_connection *connection,
                             const struct gs_wire_relocate *relocate)
@@ -254,7 +233,10 @@ void lockd_connection_free(struct lockd_connection *connection)
     lockd_list_remove(&connection->silence.link);
     lockd_list_remove(&connection->rate.link);
     lockd_outbox_deinit(connection);
-    lockd_mover_gone(connection);
+    if (connection->program.move != NULL)
+        note_failure(connection, lockd_move_took(&connection->program, lockd_now()));
+    lockd_move_gone(&connection->program);
+    lockd_sees_deinit(&connection->program.sees);
     lockd_track_deinit(&connection->tracks);
     lockd_trace_unlisten(connection);
     lockd_closer_take_connection(connection->server, connection->user, connection->fd,
@@ -332,7 +314,12 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     server->connections.programs++;
     connection->user->programs++;
     lockd_hostwatch_came(server, connection);
-    lockd_mover_came(connection);
+    connection->program.owner = connection;
+    connection->program.pid = (int32_t)connection->peer.pid;
+    connection->program.name = connection->hello.name;
+    connection->program.client = connection->client;
+    connection->program.identity = &connection->peer.identity;
+    connection->program.tracks = &connection->tracks;
     lockd_relations_came(connection);
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
               connection->hello.name, (int)connection->peer.pid, (unsigned)connection->peer.uid,

@@ -200,23 +200,6 @@ bool elf_facts_is_cuda_library(const char *name)
     return strstr(base, "cuda") != NULL;
 }
 
-static void read_needed(struct elf_facts *facts, const struct elf_image *image)
-{
-    for (size_t i = 0; i < image->dynamic.count; i++) {
-        const char *name;
-
-        if (image->dynamic.entries[i].d_tag != DT_NEEDED)
-            continue;
-        name = elf_image_string(image, image->dynamic.entries[i].d_un.d_val);
-        if (facts->needed == NULL && elf_facts_is_cuda_library(name))
-            facts->needed = name;
-        if (facts->cudart_shared == NULL && strstr(name, "libcudart.so") != NULL)
-            facts->cudart_shared = name;
-    }
-    facts->is_cudart = image->dynamic.soname != NULL &&
-                       strncmp(image->dynamic.soname, "libcudart.so", 12) == 0;
-}
-
 static bool holds_text(const uint8_t *bytes, size_t length, const char *text)
 {
     return memmem(bytes, length, text, strlen(text)) != NULL;
@@ -372,7 +355,19 @@ int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool 
     *facts = (struct elf_facts){0};
     ret = read_symbols(facts, image, err);
     if (ret == 0) {
-        read_needed(facts, image);
+        for (size_t i = 0; i < image->dynamic.count; i++) {
+            const char *name;
+
+            if (image->dynamic.entries[i].d_tag != DT_NEEDED)
+                continue;
+            name = elf_image_string(image, image->dynamic.entries[i].d_un.d_val);
+            if (facts->needed == NULL && elf_facts_is_cuda_library(name))
+                facts->needed = name;
+            if (facts->cudart_shared == NULL && strstr(name, "libcudart.so") != NULL)
+                facts->cudart_shared = name;
+        }
+        facts->is_cudart = image->dynamic.soname != NULL &&
+                           strncmp(image->dynamic.soname, "libcudart.so", 12) == 0;
         facts->device_code = elf_image_section(image, ".nv_fatbin") != ELF_NO_SECTION ||
                              elf_image_section(image, ".nvFatBinSegment") != ELF_NO_SECTION;
         buffer = malloc(CHUNK + OVERLAP);

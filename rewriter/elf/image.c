@@ -152,7 +152,7 @@ const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag)
 bool elf_image_has_payload(const struct elf_image *image)
 {
     uint64_t at = image->data_end, size = image->source.size - at;
-    uint8_t bytes[4096];
+    uint8_t bytes[4096] = {0};
 
     if (size > MAX_ZEROS)
         return true;

@@ -72,22 +72,6 @@ static char *copy_name(const struct elf_image *image, int64_t tag)
     return entry != NULL ? strdup(elf_image_string(image, entry->d_un.d_val)) : NULL;
 }
 
-static void read_needed(struct elf_object *object, const struct elf_image *image)
-{
-    object->needed = calloc(image->dynamic.count + 1, sizeof *object->needed);
-    for (size_t i = 0; object->needed != NULL && i < image->dynamic.count; i++) {
-        const Elf64_Dyn *entry = &image->dynamic.entries[i];
-        char *name;
-
-        if (entry->d_tag != DT_NEEDED && entry->d_tag != DT_FILTER &&
-            entry->d_tag != DT_AUXILIARY)
-            continue;
-        name = strdup(elf_image_string(image, entry->d_un.d_val));
-        if (name != NULL)
-            object->needed[object->needed_count++] = name;
-    }
-}
-
 static void read_image(struct elf_object *object, const struct elf_image *image)
 {
     struct elf_facts facts;
@@ -109,7 +93,18 @@ static void read_image(struct elf_object *object, const struct elf_image *image)
     object->mute = object->reaches && facts.import_count == 0 && facts.needed == NULL &&
                    facts.runtime_import == NULL && (facts.names_libcuda || facts.names_cudart);
     elf_facts_why(&facts, object->why, sizeof object->why);
-    read_needed(object, image);
+    object->needed = calloc(image->dynamic.count + 1, sizeof *object->needed);
+    for (size_t i = 0; object->needed != NULL && i < image->dynamic.count; i++) {
+        const Elf64_Dyn *entry = &image->dynamic.entries[i];
+        char *name;
+
+        if (entry->d_tag != DT_NEEDED && entry->d_tag != DT_FILTER &&
+            entry->d_tag != DT_AUXILIARY)
+            continue;
+        name = strdup(elf_image_string(image, entry->d_un.d_val));
+        if (name != NULL)
+            object->needed[object->needed_count++] = name;
+    }
     object->named = facts.libraries;
     object->named_count = facts.library_count;
     facts.libraries = NULL;

@@ -311,21 +311,16 @@ bool elf_job_is_current(struct elf_job *job)
                        1) == 0;
 }
 
-static int refuse_broken(const struct elf_job *job, struct gs_err *err)
-{
-    return elf_refuse(
-        job->name, err,
-        "strip or objcopy ran after it was patched and broke it; install it again from its "
-        "package or build it again, strip it first, then patch it");
-}
-
 int elf_job_read_now(const struct elf_job *job, struct elf_image *now, struct gs_err *err)
 {
     struct gs_err why = {0};
     int ret = elf_image_read(now, &job->raw, &why);
 
     if (ret == -ENOEXEC && job->note.moved)
-        return refuse_broken(job, err);
+        return elf_refuse(
+            job->name, err,
+            "strip or objcopy ran after it was patched and broke it; install it again from its "
+            "package or build it again, strip it first, then patch it");
     return ret != 0 ? gs_err_set(err, ret, "%s", why.text) : 0;
 }
 

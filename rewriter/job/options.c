@@ -79,44 +79,23 @@ void elf_options_help(FILE *to)
           to);
 }
 
-static int check_tree(struct elf_options *options, struct gs_err *err)
-{
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-
-    if (options->folder.tree != NULL && options->folder.venv != NULL)
-        return gs_err_set(err, -EINVAL, "--tree and --venv cannot be used together");
-    if (options->file_count > 0 || options->output != NULL)
-        return gs_err_set(err, -EINVAL,
-                          "--tree and --venv cannot be used with FILE or --output");
-    if (options->folder.jobs == 0)
-        options->folder.jobs = processors < 1     ? 1
-                               : processors > 256 ? 256
-                                                  : (uint64_t)processors;
-    options->within.programs_only = options->folder.venv != NULL;
-    return 0;
-}
-
-static int check_lists(const struct elf_options *options, struct gs_err *err)
-{
-    if (options->lists.list + options->lists.restore_all + options->lists.repatch > 1)
-        return gs_err_set(err, -EINVAL,
-                          "--list, --restore-all and --repatch cannot be used together");
-    if (options->file_count > 0 || options->folder.tree != NULL ||
-        options->folder.venv != NULL || options->output != NULL || options->print ||
-        options->check || options->restore)
-        return gs_err_set(err, -EINVAL,
-                          "--list, --restore-all and --repatch take no files or folders");
-    if (options->lists.all_users && geteuid() != 0)
-        return gs_err_set(err, -EINVAL, "--all-users is for root");
-    return 0;
-}
-
 static int check_combination(struct elf_options *options, struct gs_err *err)
 {
     if (options->help || options->version)
         return 0;
-    if (options->lists.list || options->lists.restore_all || options->lists.repatch)
-        return check_lists(options, err);
+    if (options->lists.list || options->lists.restore_all || options->lists.repatch) {
+        if (options->lists.list + options->lists.restore_all + options->lists.repatch > 1)
+            return gs_err_set(err, -EINVAL,
+                              "--list, --restore-all and --repatch cannot be used together");
+        if (options->file_count > 0 || options->folder.tree != NULL ||
+            options->folder.venv != NULL || options->output != NULL || options->print ||
+            options->check || options->restore)
+            return gs_err_set(err, -EINVAL,
+                              "--list, --restore-all and --repatch take no files or folders");
+        if (options->lists.all_users && geteuid() != 0)
+            return gs_err_set(err, -EINVAL, "--all-users is for root");
+        return 0;
+    }
     if (options->lists.all_users)
         return gs_err_set(err, -EINVAL, "--all-users needs --list, --restore-all or --repatch");
     if (options->print + options->check + options->restore > 1)
@@ -124,8 +103,21 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
                           "--print, --check and --restore cannot be used together");
     if (options->json && !options->print && !options->check)
         return gs_err_set(err, -EINVAL, "--json can only be used with --print or --check");
-    if (options->folder.tree != NULL || options->folder.venv != NULL)
-        return check_tree(options, err);
+    if (options->folder.tree != NULL || options->folder.venv != NULL) {
+        const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+        if (options->folder.tree != NULL && options->folder.venv != NULL)
+            return gs_err_set(err, -EINVAL, "--tree and --venv cannot be used together");
+        if (options->file_count > 0 || options->output != NULL)
+            return gs_err_set(err, -EINVAL,
+                              "--tree and --venv cannot be used with FILE or --output");
+        if (options->folder.jobs == 0)
+            options->folder.jobs = processors < 1     ? 1
+                                   : processors > 256 ? 256
+                                                      : (uint64_t)processors;
+        options->within.programs_only = options->folder.venv != NULL;
+        return 0;
+    }
     if (options->folder.excludes.count > 0 || options->folder.jobs != 0)
         return gs_err_set(err, -EINVAL,
                           "--exclude and --jobs can only be used with --tree or --venv");

@@ -121,19 +121,6 @@ static void print_cuda(FILE *to, const struct elf_job *job)
         fputs("  CUDA      nothing seen\n", to);
 }
 
-static void print_imports(FILE *to, const struct elf_job *job)
-{
-    fputs("  routes    ", to);
-    for (size_t i = 0; i < job->facts.import_count; i++)
-        elf_say(to, "%s%s%s", i > 0 ? ", " : "", import_name(job, i),
-                job->facts.imports[i].keeps_name ? " (by interposition)" : "");
-    if (job->facts.import_count == 0)
-        fputs("nothing of its own", to);
-    fputs(job->scope == ELF_SCOPE_PROCESS ? "; and the functions that its libraries look up\n"
-                                          : "\n",
-          to);
-}
-
 /* Prints the libraries that may escape the routing. The flags of a call cannot be seen in a
  * file. */
 static void print_escapes(FILE *to, const struct elf_facts *facts)
@@ -182,7 +169,16 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
                 job->image.dynamic.soname ? job->image.dynamic.soname : "");
         elf_say(to, "  scope     %s\n", scope_text(job->scope));
         print_cuda(to, job);
-        print_imports(to, job);
+        fputs("  routes    ", to);
+        for (size_t i = 0; i < job->facts.import_count; i++)
+            elf_say(to, "%s%s%s", i > 0 ? ", " : "", import_name(job, i),
+                    job->facts.imports[i].keeps_name ? " (by interposition)" : "");
+        if (job->facts.import_count == 0)
+            fputs("nothing of its own", to);
+        fputs(job->scope == ELF_SCOPE_PROCESS
+                  ? "; and the functions that its libraries look up\n"
+                  : "\n",
+              to);
         print_escapes(to, &job->facts);
     }
     if (job->runtime[0] != '\0')

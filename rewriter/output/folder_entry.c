@@ -120,23 +120,6 @@ int elf_root_open_resolved(struct elf_root *root, const char *path, struct gs_er
     return gs_err_errno(err, ret, "%s: cannot open", path);
 }
 
-static int open_below(struct elf_entry *entry, const struct elf_root *root, const char *path,
-                      struct gs_err *err)
-{
-    const char *below = elf_root_below(root, path);
-    int ret = below != NULL ? walk_below(root, below, entry) : -EXDEV;
-
-    if (ret == 0)
-        return 0;
-    elf_entry_close(entry);
-    if (ret == -ENOTDIR || ret == -ELOOP || ret == -EXDEV)
-        return gs_err_set(
-            err, -ELOOP,
-            "%s: its path now contains a symbolic link; nothing outside %s is changed", path,
-            root->path);
-    return gs_err_errno(err, ret, "%s: cannot open", path);
-}
-
 int elf_entry_open(struct elf_entry *entry, const struct elf_root *root, const char *path,
                    struct gs_err *err)
 {
@@ -145,8 +128,20 @@ int elf_entry_open(struct elf_entry *entry, const struct elf_root *root, const c
     char folder[PATH_MAX] = ".";
 
     *entry = (struct elf_entry){.folder = -1};
-    if (root != NULL)
-        return open_below(entry, root, path, err);
+    if (root != NULL) {
+        const char *below = elf_root_below(root, path);
+        int ret = below != NULL ? walk_below(root, below, entry) : -EXDEV;
+
+        if (ret == 0)
+            return 0;
+        elf_entry_close(entry);
+        if (ret == -ENOTDIR || ret == -ELOOP || ret == -EXDEV)
+            return gs_err_set(
+                err, -ELOOP,
+                "%s: its path now contains a symbolic link; nothing outside %s is changed",
+                path, root->path);
+        return gs_err_errno(err, ret, "%s: cannot open", path);
+    }
     if (strlen(base) > NAME_MAX || strlen(path) >= sizeof folder)
         return gs_err_set(err, -ENAMETOOLONG, "%s: is not a valid file name", path);
     snprintf(entry->base, sizeof entry->base, "%s", *base != '\0' ? base : ".");

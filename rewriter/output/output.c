@@ -51,20 +51,6 @@ static void sweep_file(int folder, const char *name, int fd, const struct stat *
         unlinkat(folder, name, 0);
 }
 
-/* Removes a folder with a file in it. A run that has made its folder but not yet the file would
- * fail then, but it would work on the same target as this run. */
-static void sweep_folder(int folder, const char *name, int fd)
-{
-    int file = openat(fd, ELF_LEFTOVER_INNER, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    struct stat st;
-
-    if (file >= 0 && fstat(file, &st) == 0 && S_ISREG(st.st_mode))
-        sweep_file(fd, ELF_LEFTOVER_INNER, file, &st);
-    if (file >= 0)
-        close(file);
-    unlinkat(folder, name, AT_REMOVEDIR); /* if it is empty now */
-}
-
 void elf_leftover_sweep(int folder, const char *name)
 {
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -74,10 +60,20 @@ void elf_leftover_sweep(int folder, const char *name)
         unlinkat(folder, name, 0); /* a link, which no run uses for long */
     if (fd < 0)
         return;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
         sweep_file(folder, name, fd, &st);
-    else if (S_ISDIR(st.st_mode))
-        sweep_folder(folder, name, fd);
+    } else if (S_ISDIR(st.st_mode)) {
+        /* A folder with a file in it. A run that has made its folder but not yet the file would fail
+         * then, but it would work on the same target as this run. */
+        int file =
+            openat(fd, ELF_LEFTOVER_INNER, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+        if (file >= 0 && fstat(file, &st) == 0 && S_ISREG(st.st_mode))
+            sweep_file(fd, ELF_LEFTOVER_INNER, file, &st);
+        if (file >= 0)
+            close(file);
+        unlinkat(folder, name, AT_REMOVEDIR); /* if it is empty now */
+    }
     close(fd);
 }
 

@@ -87,20 +87,6 @@ int elf_plan_slot(struct elf_plan *plan)
     return 0;
 }
 
-static void fill_new(const struct elf_plan *plan, Elf64_Phdr *p)
-{
-    *p = (Elf64_Phdr){
-        .p_type = PT_LOAD,
-        .p_flags = plan->init_moves ? PF_R | PF_X : PF_R,
-        .p_offset = plan->tail.segment.offset,
-        .p_vaddr = plan->tail.segment.address,
-        .p_paddr = plan->tail.segment.address,
-        .p_filesz = plan->tail.segment.size,
-        .p_memsz = plan->tail.segment.size,
-        .p_align = plan->image->page,
-    };
-}
-
 static void move_segment(Elf64_Phdr *p, uint64_t offset, uint64_t address)
 {
     p->p_paddr = p->p_paddr - p->p_vaddr + address;
@@ -116,7 +102,16 @@ int elf_plan_slot_finish(struct elf_plan *plan)
         Elf64_Phdr *p = &plan->slot.segments[i];
 
         if (i == plan->slot.added) {
-            fill_new(plan, p);
+            *p = (Elf64_Phdr){
+                .p_type = PT_LOAD,
+                .p_flags = plan->init_moves ? PF_R | PF_X : PF_R,
+                .p_offset = plan->tail.segment.offset,
+                .p_vaddr = plan->tail.segment.address,
+                .p_paddr = plan->tail.segment.address,
+                .p_filesz = plan->tail.segment.size,
+                .p_memsz = plan->tail.segment.size,
+                .p_align = plan->image->page,
+            };
         } else if (p->p_type == PT_PHDR) {
             if (plan->slot.way == ELF_SLOT_END)
                 move_segment(p, plan->tail.table.offset, plan->tail.table.address);
@@ -218,9 +213,14 @@ int elf_plan_needed(struct elf_plan *plan, struct gs_err *err)
     return 0;
 }
 
-/* Gives new addresses to entries that point at parts which move. */
-static void mend_entries(const struct elf_plan *plan)
+/* Writes the entries that differ from the table in the file. */
+int elf_plan_needed_finish(struct elf_plan *plan)
 {
+    const struct elf_image *image = plan->image;
+    const Elf64_Dyn *new = plan->dynamic.entries, *old = image->dynamic.entries;
+    size_t first = 0, last = plan->dynamic.count;
+
+    /* Gives new addresses to entries that point at parts which move. */
     for (size_t i = 0; i < plan->dynamic.count; i++) {
         Elf64_Dyn *entry = &plan->dynamic.entries[i];
 
@@ -244,16 +244,6 @@ static void mend_entries(const struct elf_plan *plan)
             break;
         }
     }
-}
-
-/* Writes the entries that differ from the table in the file. */
-int elf_plan_needed_finish(struct elf_plan *plan)
-{
-    const struct elf_image *image = plan->image;
-    const Elf64_Dyn *new = plan->dynamic.entries, *old = image->dynamic.entries;
-    size_t first = 0, last = plan->dynamic.count;
-
-    mend_entries(plan);
     while (first < last && memcmp(&new[first], &old[first], sizeof *new) == 0)
         first++;
     while (last > first && memcmp(&new[last - 1], &old[last - 1], sizeof *new) == 0)

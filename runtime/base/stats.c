@@ -77,23 +77,6 @@ bool gs_stats_any(void)
            atomic_load_explicit(&stats.substituted, memory_order_relaxed) != 0;
 }
 
-static void write_objects(FILE *file)
-{
-    fprintf(file, "  \"objects\": [");
-    for (unsigned i = 0; i < stats.object_count; i++) {
-        Dl_info info;
-        const char *name = dladdr(stats.objects[i], &info) != 0 ? info.dli_fname : "?";
-
-        fprintf(file, "%s\n    {\"names\": %llu, \"path\": \"", i != 0 ? "," : "",
-                (unsigned long long)stats.object_names[i]);
-        for (; *name != '\0'; name++)
-            if (*name != '"' && *name != '\\' && (unsigned char)*name >= 32)
-                fputc(*name, file);
-        fprintf(file, "\"}");
-    }
-    fprintf(file, "\n  ]\n");
-}
-
 int gs_stats_write(const char *path, uint64_t calls)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
@@ -129,7 +112,19 @@ int gs_stats_write(const char *path, uint64_t calls)
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
         fprintf(file, "  \"%s\": %llu,\n", figures[i].name,
                 (unsigned long long)figures[i].value);
-    write_objects(file);
+    fprintf(file, "  \"objects\": [");
+    for (unsigned i = 0; i < stats.object_count; i++) {
+        Dl_info info;
+        const char *name = dladdr(stats.objects[i], &info) != 0 ? info.dli_fname : "?";
+
+        fprintf(file, "%s\n    {\"names\": %llu, \"path\": \"", i != 0 ? "," : "",
+                (unsigned long long)stats.object_names[i]);
+        for (; *name != '\0'; name++)
+            if (*name != '"' && *name != '\\' && (unsigned char)*name >= 32)
+                fputc(*name, file);
+        fprintf(file, "\"}");
+    }
+    fprintf(file, "\n  ]\n");
     fprintf(file, "}\n");
     gs_unlock(&lock, GS_LOCK_STATS);
     return fclose(file) != 0 ? -errno : 0;

@@ -167,14 +167,6 @@ int gs_connect_send(int fd, const void *message, uint32_t length,
     return sent < 0 ? -errno : -EPIPE;
 }
 
-/* The text goes to somebody's terminal: control characters are removed. */
-static void make_printable(char *text)
-{
-    for (; *text != '\0'; text++)
-        if (*text < ' ' || *text > '~')
-            *text = '?';
-}
-
 /* The daemon refuses us and says why. This message is the same in every version. */
 static bool is_refusal(const union gs_connect_message *message, ssize_t got)
 {
@@ -217,7 +209,9 @@ int gs_connect_receive(int fd, union gs_connect_message *message, unsigned most,
     }
     if (is_refusal(message, got)) {
         message->end.text[sizeof message->end.text - 1] = '\0';
-        make_printable(message->end.text);
+        for (char *text = message->end.text; *text != '\0'; text++)
+            if (*text < ' ' || *text > '~')
+                *text = '?'; /* the text goes to somebody's terminal */
         gs_say_once(&said, "gpushare-lockd refuses this program: %s", message->end.text);
         gs_descriptors_close(with);
         return -ECONNREFUSED;

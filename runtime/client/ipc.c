@@ -278,12 +278,6 @@ static uint32_t last_number;
 
 /* --- the thread that opens --- */
 
-static void add_request(struct request *request)
-{
-    GS_WITH(&lock, GS_LOCK_OPENER, request->next = requests; requests = request);
-    gs_worker_wake();
-}
-
 /* Takes the request out of the list, unless the client thread is working on it. */
 static bool remove_request(struct request *request)
 {
@@ -320,7 +314,8 @@ static int ask_once(const struct gs_ipc_handle *handle, struct gs_opening *openi
     struct request request = {.handle = handle, .opening = opening, .code = -ETIMEDOUT};
 
     gs_condition_init(&request.changed);
-    add_request(&request);
+    GS_WITH(&lock, GS_LOCK_OPENER, request.next = requests; requests = &request);
+    gs_worker_wake();
     while (!wait_for(&request, gs_now() + ANSWER_LOOK_NS) && gs_now() < until)
         if (gs_daemon_is_absent()) {
             request.code = -ECONNREFUSED;

@@ -241,14 +241,6 @@ static uint64_t stop_program(uint64_t now)
     return 0;
 }
 
-/* The program may run, and does: an attempt to stop it is forgotten. */
-static void go_on(void)
-{
-    self.stopped = self.stuck = false;
-    self.stop_since = self.on_until = 0;
-    gs_pressure_over();
-}
-
 /* --- idleness --- */
 
 /* Idle after idle_ns without a gated call or a waiting synchronisation. Returns ns until the
@@ -391,7 +383,10 @@ uint64_t gs_reconcile(void)
         GS_ANY_DEVICE(gs_swap_is_under_way(device, true))) /* a budget below what is resident */
         gs_swap_settle();
     if (!must_stop() && !self.started_to_stop && gs_memory_if_complete(open_gate)) {
-        go_on();
+        /* The program may run, and does: an attempt to stop it is forgotten. */
+        self.stopped = self.stuck = false;
+        self.stop_since = self.on_until = 0;
+        gs_pressure_over();
         gs_moving_arrived();
     } else if (self.stopped && !more) {
         gs_each_device (device)

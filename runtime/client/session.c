@@ -231,14 +231,6 @@ void gs_session_asked(uint64_t now)
         self.asked_at = now;
 }
 
-/* The kernel accepts connections for a daemon that is stopped or hangs. */
-static void wait_for_first_word(uint64_t now)
-{
-    if (is_connected() && !self.heard && !gs_daemon_is_absent() && !gs_relocate_holds() &&
-        self.asked_at != 0 && now - self.asked_at > GS_ALONE_AFTER_NS)
-        gs_session_give_up("gpushare-lockd does not answer");
-}
-
 /* A new daemon assumes two things until its first target: the memory that is there, and the
  * memory that a running program may need (docs/protocol.md). The rest of the old budget may be
  * another program's now. */
@@ -332,7 +324,10 @@ void gs_session_turn(uint64_t now)
     forgive_stall(now);
     reconnect_daemon(now);
     receive_targets(now);
-    wait_for_first_word(now);
+    /* The kernel accepts connections for a daemon that is stopped or hangs. */
+    if (is_connected() && !self.heard && !gs_daemon_is_absent() && !gs_relocate_holds() &&
+        self.asked_at != 0 && now - self.asked_at > GS_ALONE_AFTER_NS)
+        gs_session_give_up("gpushare-lockd does not answer");
     if (gs_daemon_is_absent())
         gs_session_allow_everything();
     else

@@ -92,15 +92,6 @@ static struct note *note_new(CUstream stream, bool per_thread)
     return note;
 }
 
-/* Under the lock. */
-static void add_note(struct note *note)
-{
-    note->number = ++list.notes;
-    note->next = list.first;
-    list.first = note;
-    atomic_fetch_add_explicit(&captures, 1, memory_order_seq_cst);
-}
-
 /* Under the lock: takes the note out. */
 static void remove_note(struct note **at)
 {
@@ -133,8 +124,12 @@ bool gs_capture_begins(CUstream stream, bool per_thread, bool beside)
         return false;
     gs_lock(&list.lock, GS_LOCK_CAPTURES);
     counted = !beside || gs_capture_active();
-    if (counted)
-        add_note(note);
+    if (counted) {
+        note->number = ++list.notes;
+        note->next = list.first;
+        list.first = note;
+        atomic_fetch_add_explicit(&captures, 1, memory_order_seq_cst);
+    }
     gs_unlock(&list.lock, GS_LOCK_CAPTURES);
     if (counted)
         await_synchronizing();
