@@ -143,8 +143,13 @@ static void find_name(struct ctl_outsider *outsider)
     lockd_text_clean(outsider->name, sizeof outsider->name);
 }
 
-static void find_outsiders(struct ctl_answer *answer)
+void ctl_gpus_look(struct nvml *nvml, struct ctl_answer *answer)
 {
+    const struct nvml_table *table = nvml_look(nvml);
+
+    if (table == NULL || answer->gpus.gpus != NULL ||
+        nvml_table_copy(&answer->gpus, table) != 0)
+        return;
     answer->outsiders = calloc(answer->gpus.process_count + 1u, sizeof *answer->outsiders);
     for (uint32_t i = 0; answer->outsiders != NULL && i < answer->gpus.process_count; i++) {
         const struct nvml_process *process = &answer->gpus.processes[i];
@@ -165,16 +170,6 @@ static void find_outsiders(struct ctl_answer *answer)
         find_name(outsider);
         answer->outsider_count++;
     }
-}
-
-void ctl_gpus_look(struct nvml *nvml, struct ctl_answer *answer)
-{
-    const struct nvml_table *table = nvml_look(nvml);
-
-    if (table == NULL || answer->gpus.gpus != NULL ||
-        nvml_table_copy(&answer->gpus, table) != 0)
-        return;
-    find_outsiders(answer);
 }
 
 void ctl_gpus_look_once(struct ctl_answer *answer)

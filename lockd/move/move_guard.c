@@ -221,6 +221,9 @@ static void lockd_move_end_moved(struct lockd_move *move)
  * descriptor of the daemon. No state. The daemon does not wait for guards (SIGCHLD is
  * ignored). */
 
+/* The guard service's socket (systemd/gpushare-guard.socket). */
+#define LOCKD_GUARD_SOCKET "/run/gpushare-guard/guard.sock"
+
 extern char **environ;
 
 static int spawn_guard(int32_t pid, int its_end)
@@ -280,7 +283,8 @@ static int start_own(const struct lockd_guard_order *order)
     return code;
 }
 
-bool lockd_guard_order(int guard, const struct lockd_guard_order *order, int with)
+/* Sends the next order. False: the guard has ended. */
+static bool lockd_guard_order(int guard, const struct lockd_guard_order *order, int with)
 {
     const struct gs_descriptors one = {.fd = {with}, .count = 1};
 
@@ -346,21 +350,30 @@ int lockd_move_guard_ask(struct lockd_move *move, uint64_t bytes)
     return start_guard(move, LOCKD_GUARD_MOVE);
 }
 
+static void order_guard(const struct lockd_move *move, int with)
+{
+    if (!lockd_guard_order(move->guard, &move->order, with))
+        lockd_log(LOCKD_LOG_DEBUG, "the guard of process %d has ended already",
+                  (int)move->program->pid); /* the state in which it will be found */
+}
+
 void lockd_move_guard_look(struct lockd_move *move)
 {
     move->again_at = 0;
-    if (!lockd_guard_order(move->guard, &move->order, -1))
-        lockd_log(LOCKD_LOG_DEBUG, "the guard of process %d has ended already",
-                  (int)move->program->pid); /* as it will be found to have */
+    order_guard(move, -1);
 }
 
-/* Pairs each device that the program sees: the two of the move change places, the others
- * stay. */
-static void name_pairs(struct lockd_move *move)
+/* The guard is at work, or is to be replaced. Pairs each device that the program sees: the two of the
+ * move change places, the others stay. */
+static void begin_guarded(struct lockd_move *move, int record)
 {
     const struct lockd_sees *sees = &move->program->sees;
     struct lockd_guard_order *order = &move->order;
 
+    move->record = record;
+    move->stage = LOCKD_MOVE_GUARDED;
+    move->guarded_since = lockd_now();
+    move->late_at = move->guarded_since + LATE_NS;
     order->count = 1;
     for (uint32_t i = 0; i < sees->count && order->count < LOCKD_GUARD_PAIRS; i++) {
         struct lockd_guard_pair *pair = &order->pairs[order->count];
@@ -375,24 +388,12 @@ static void name_pairs(struct lockd_move *move)
     }
 }
 
-/* The guard is at work, or is to be replaced. */
-static void begin_guarded(struct lockd_move *move, int record)
-{
-    move->record = record;
-    move->stage = LOCKD_MOVE_GUARDED;
-    move->guarded_since = lockd_now();
-    move->late_at = move->guarded_since + LATE_NS;
-    name_pairs(move);
-}
-
 void lockd_move_guard_go(struct lockd_move *move, int record)
 {
     begin_guarded(move, record);
     move->pinned = lockd_move_pinned(move);
     move->order.word = LOCKD_GUARD_GO;
-    if (!lockd_guard_order(move->guard, &move->order, move->record))
-        lockd_log(LOCKD_LOG_DEBUG, "the guard of process %d has ended already",
-                  (int)move->program->pid); /* the state in which it will be found */
+    order_guard(move, move->record);
 }
 
 void lockd_move_guard_adopt(struct lockd_move *move, int record, bool aside)

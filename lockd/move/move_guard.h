@@ -7,11 +7,6 @@
 #include "lockd/move/guard.h"
 #include "lockd/move/move.h"
 
-/* The guard service's socket (systemd/gpushare-guard.socket). */
-#define LOCKD_GUARD_SOCKET "/run/gpushare-guard/guard.sock"
-/* Sends the next order. False: the guard has ended. */
-bool lockd_guard_order(int guard, const struct lockd_guard_order *order, int with);
-
 /* Starts the guard, and asks it whether the program may be moved. bytes: the memory that the
  * program needs on the other device beside a context. 0 or -errno. */
 int lockd_move_guard_ask(struct lockd_move *move, uint64_t bytes);

@@ -63,7 +63,9 @@ static bool is_for_owner(uint32_t op)
            op == GS_CONTROL_SUSPEND;
 }
 
-void lockd_control_values(const struct lockd_connection *program, struct lockd_values *values)
+/* The settings of one program: the rows of settings.def whose scope is PROGRAM; the others are 0. */
+static void lockd_control_values(const struct lockd_connection *program,
+                                 struct lockd_values *values)
 {
     const struct sched_client_info info = sched_client_info(program->client);
 

@@ -12,13 +12,9 @@ struct gs_wire_control;
 struct lockd_config;
 struct lockd_connection;
 struct lockd_server;
-struct lockd_values;
 struct gs_wire_account;
 struct gs_wire_get;
 struct sched_client;
-
-/* The settings of one program: the rows of settings.def whose scope is PROGRAM; the others are 0. */
-void lockd_control_values(const struct lockd_connection *program, struct lockd_values *values);
 
 /* Carries out one operation, if the caller may request it, and answers. */
 void lockd_control_operate(struct lockd_connection *connection,

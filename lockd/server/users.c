@@ -311,26 +311,6 @@ size_t lockd_closer_unread_of(const struct lockd_server *server, const struct lo
     return unread;
 }
 
-static void end_closer(struct lockd_server *server, struct closer *closer)
-{
-    struct lockd_user *user = closer->user;
-    const bool connection = closer->connection;
-
-    pthread_join(closer->thread, NULL);
-    lockd_list_remove(&closer->link);
-    user->closing.running--;
-    user->closing.closers--;
-    user->closing.descriptors -= connection ? 0 : closer->count;
-    server->closers.descriptors -= connection ? 0 : closer->count;
-    free(closer);
-    if (connection) {
-        count_closed_connection(server, user);
-        server->admission.room_made = true;
-    } else {
-        lockd_user_put(user);
-    }
-}
-
 uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now)
 {
     bool waits = false;
@@ -339,9 +319,24 @@ uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now)
         if (closer->lingers && now != 0 && lockd_closer_unread(closer->fd[0]) != 0)
             continue;
         closer->lingers = false;
-        if (closer->running && atomic_load_explicit(&closer->done, memory_order_acquire))
-            end_closer(server, closer);
-        else if (!closer->running && closer->user->closing.running < RUNNING_MOST)
+        if (closer->running && atomic_load_explicit(&closer->done, memory_order_acquire)) {
+            struct lockd_user *user = closer->user;
+            const bool connection = closer->connection;
+
+            pthread_join(closer->thread, NULL);
+            lockd_list_remove(&closer->link);
+            user->closing.running--;
+            user->closing.closers--;
+            user->closing.descriptors -= connection ? 0 : closer->count;
+            server->closers.descriptors -= connection ? 0 : closer->count;
+            free(closer);
+            if (connection) {
+                count_closed_connection(server, user);
+                server->admission.room_made = true;
+            } else {
+                lockd_user_put(user);
+            }
+        } else if (!closer->running && closer->user->closing.running < RUNNING_MOST)
             start_closer(closer);
     }
     lockd_each (struct closer, closer, &server->closers.list, link)

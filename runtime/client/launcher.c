@@ -256,21 +256,6 @@ static struct {
     unsigned count;
 } self;
 
-static void list_sockets(void)
-{
-    self.count = 0;
-    for (unsigned fd = 0; fd < DESCRIPTORS_MOST && self.count < SOCKETS_MOST; fd++) {
-        char path[32], text[64];
-        ssize_t size;
-
-        snprintf(path, sizeof path, "/proc/self/fd/%u", fd);
-        size = readlink(path, text, sizeof text - 1);
-        text[size > 0 ? size : 0] = '\0';
-        if (strncmp(text, "socket:[", 8) == 0)
-            self.ends[self.count++] = (struct end){.inode = strtoull(text + 8, NULL, 10)};
-    }
-}
-
 /* A line of the table: number, local address, remote address, state ... inode, the tenth.
  * False: it is no connection. */
 static bool parse_line(char *line, struct end *end)
@@ -354,7 +339,17 @@ unsigned gs_peers_read(uint64_t found[GS_PEERS_MOST])
     const ssize_t size = readlink("/proc/self/ns/net", space, sizeof space);
 
     keys.hash = gs_evidence_hash(0, space, size > 0 ? (size_t)size : 0);
-    list_sockets();
+    self.count = 0;
+    for (unsigned fd = 0; fd < DESCRIPTORS_MOST && self.count < SOCKETS_MOST; fd++) {
+        char path[32], text[64];
+        ssize_t length;
+
+        snprintf(path, sizeof path, "/proc/self/fd/%u", fd);
+        length = readlink(path, text, sizeof text - 1);
+        text[length > 0 ? length : 0] = '\0';
+        if (strncmp(text, "socket:[", 8) == 0)
+            self.ends[self.count++] = (struct end){.inode = strtoull(text + 8, NULL, 10)};
+    }
     for (unsigned i = 0; i < 2 && self.count != 0; i++)
         gs_lines_read(tables[i], TABLE_MOST, keep_own, NULL);
     for (unsigned i = 0; i < 2 && self.count != 0; i++)

@@ -222,29 +222,25 @@ static const uint8_t *place_of(const uint8_t uuid[16])
     return memcmp(uuid, self.to, 16) == 0 ? self.from : uuid;
 }
 
-static void take_new_place(void)
-{
-    const unsigned count = atomic_load_explicit(&seen.count, memory_order_acquire);
-    uint8_t uuid[16];
-
-    gs_each_device (device) {
-        memcpy(uuid, place_of(device->uuid), sizeof uuid);
-        gs_device_set_uuid(device, uuid);
-        device->report.known = false;
-    }
-    for (unsigned i = 0; i < count; i++) {
-        memcpy(uuid, place_of(devices[i].uuid), sizeof uuid);
-        memcpy(devices[i].uuid, uuid, sizeof uuid);
-    }
-    seen.said = 0;
-    gs_host_device_changed();
-}
-
 static void end_move(bool moved)
 {
     gs_log("the move is over: it is on %s device", moved ? "the other" : "the same");
-    if (moved)
-        take_new_place();
+    if (moved) {
+        const unsigned count = atomic_load_explicit(&seen.count, memory_order_acquire);
+        uint8_t uuid[16];
+
+        gs_each_device (device) {
+            memcpy(uuid, place_of(device->uuid), sizeof uuid);
+            gs_device_set_uuid(device, uuid);
+            device->report.known = false;
+        }
+        for (unsigned i = 0; i < count; i++) {
+            memcpy(uuid, place_of(devices[i].uuid), sizeof uuid);
+            memcpy(devices[i].uuid, uuid, sizeof uuid);
+        }
+        seen.said = 0;
+        gs_host_device_changed();
+    }
     forget_move();
 }
 

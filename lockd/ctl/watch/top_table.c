@@ -129,7 +129,8 @@ const struct top_line *top_lines_chosen(const struct top *top)
     return top->line_count != 0 ? &top->lines[chosen_index(top)] : NULL;
 }
 
-void top_lines_move(struct top *top, int by)
+/* Chooses the line so many lines below (negative: above), within the existing lines. */
+static void top_lines_move(struct top *top, int by)
 {
     const struct gs_wire_client *client;
     long to = (long)chosen_index(top) + by;

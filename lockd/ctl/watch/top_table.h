@@ -13,8 +13,6 @@ bool top_lines_fill(struct top *top);
 /* The line that keys act on: the program that was chosen, else the first; NULL: there is
  * none. */
 const struct top_line *top_lines_chosen(const struct top *top);
-/* Chooses the line so many lines below (negative: above), within the existing lines. */
-void top_lines_move(struct top *top, int by);
 
 /* Draws values from 0 to 1, one column each; below 0: unknown, a blank. Uses block elements if
  * the locale is UTF-8, else ASCII. size: of buffer, at least 3 bytes a column and 1. Returns
