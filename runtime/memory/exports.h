@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * exports.h: handles by which other processes open memory of cuMemAlloc (CUDA IPC). These handles
- * are ours: they name this process and a random token, and pin nothing. client/opener.c opens
+ * are ours: they name this process and a random token, and pin nothing. client/ipc.c opens
  * them in another process, and client/ipc.c answers it.
  */
 #pragma once

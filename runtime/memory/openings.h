@@ -30,7 +30,7 @@ struct gs_opening {
     unsigned references; /* OPEN: opens minus closes */
     uint64_t kept_at;    /* KEPT: ns */
 
-    /* `got`: filled in by the answer (client/opener.c) */
+    /* `got`: filled in by the answer (client/ipc.c) */
     uint8_t uuid[16];            /* of the device whose memory it is */
     uint64_t bytes, chunk_bytes; /* of all chunks; of each but the last */
     uint64_t offset, size;       /* of the allocation in it */
