@@ -294,11 +294,6 @@ static double work_beside(const struct balance_program *program,
     return work > own ? work - own : 0;
 }
 
-static bool clearly_less(double there, double here)
-{
-    return there + (here / 8 > 0.1 ? here / 8 : 0.1) <= here;
-}
-
 /* The part of its waits that it would not have on that card; 0: the card is no better. */
 static double gain_of(const struct balance_program *program, const struct balance_place *place,
                       uint64_t total)
@@ -318,7 +313,8 @@ static double gain_of(const struct balance_program *program, const struct balanc
         return 0;
     if (demand > program->load.capacity)
         return 1; /* it does not fit where it is */
-    return clearly_less(there, here) ? 1 - there / here : 0;
+    /* clearly less, so that no program moves to and fro */
+    return there + (here / 8 > 0.1 ? here / 8 : 0.1) <= here ? 1 - there / here : 0;
 }
 
 /* The best card for the program. visible: of those that it sees; else of all others. */

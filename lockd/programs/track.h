@@ -5,11 +5,22 @@
  */
 #pragma once
 
-#include "lockd/base/slots.h"
 #include "lockd/protocol/wire.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
+#include <stddef.h>
+
+/* A table of fixed size to which programs of all users write. The first member of an entry: */
+struct lockd_stamp {
+    uint64_t at; /* when it changed last; 0: the slot is free */
+    uint32_t owner;
+};
+
+/* The index of the slot for a new entry of that owner. slots: `count` entries of `size` bytes
+ * each. A free slot; else the oldest entry of the owner with the most entries, so that no owner
+ * replaces the few entries of others. */
+size_t lockd_slots_choose(const void *slots, size_t count, size_t size, uint32_t owner);
 
 /* Its state under max-memory (server/quota.c). */
 struct lockd_quota {

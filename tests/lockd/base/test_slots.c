@@ -2,7 +2,7 @@
  *
  * test_slots.c: whose entry makes room in a full table.
  */
-#include "lockd/base/slots.h"
+#include "lockd/programs/track.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
