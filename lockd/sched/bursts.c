@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * bursts.c: for how long a party has run since it last rested (its age), and for how long it may
- * idle. Owns what is known of a party's bursts. All is O(1).
+ * idle. Owns what is known of a party's bursts, and accounts that fade. All is O(1), but for a look
+ * for the account of a user whose party does not want the device.
  */
 #include "lockd/sched/bursts.h"
 
@@ -11,6 +12,32 @@
 #define IDLE_STEP  10
 #define IDLE_PART  8
 #define GAP_FORGET 64
+
+/* --- accounts that fade --- */
+
+/* 2^-x for x from 0 to 1, within 1e-4. */
+static double half_to_the(double x)
+{
+    return 1 - x * (0.6931 - x * (0.2400 - x * (0.0535 - x * 0.0073)));
+}
+
+uint64_t sched_faded_read(const struct sched_faded *account, uint64_t now)
+{
+    const uint64_t age = sched_less(now, account->at), halves = age / HALF_LIFE;
+
+    if (halves >= 64)
+        return 0;
+    return (uint64_t)((double)(account->ns >> halves) *
+                      half_to_the((double)(age % HALF_LIFE) / (double)HALF_LIFE));
+}
+
+void sched_faded_add(struct sched_faded *account, uint64_t ns, uint64_t now)
+{
+    account->ns = sched_faded_read(account, now) + ns;
+    account->at = now;
+}
+
+/* --- bursts --- */
 
 /* A party that goes first may idle for less: by the gaps inside its bursts. */
 uint64_t sched_party_idle(const struct sched_party *party)
@@ -105,11 +132,43 @@ uint64_t sched_device_back_at(const struct sched_device *device)
     return device->share.at < until ? until : LOCKD_NEVER;
 }
 
+/* Of its user; also while it is about to queue, so that it does not count as wanting the device. */
+static const struct sched_user *account_of(const struct sched_party *party)
+{
+    const uint32_t id = sched_member_of(party->members.next, of_party)->client->user;
+
+    if (party->wanting.user != NULL)
+        return party->wanting.user;
+    lockd_each (const struct sched_user, user, &party->device->wanting.users, of_device) {
+        if (user->id == id)
+            return user;
+    }
+    return NULL;
+}
+
+bool sched_party_is_unproven(const struct sched_party *party)
+{
+    const struct sched_user *user;
+
+    if (party->bursts.last != LOCKD_NEVER || sched_gang_class(party->gang) != GS_CLASS_AUTO)
+        return false;
+    user = account_of(party);
+    return user != NULL && user->weights != party->device->wanting.weights;
+}
+
+uint64_t sched_party_news(const struct sched_party *party, uint64_t now)
+{
+    return sched_party_is_unproven(party) ? sched_faded_read(&account_of(party)->fresh, now)
+                                          : 0;
+}
+
 uint64_t sched_party_age(const struct sched_party *party, uint64_t now)
 {
     const bool runs = party->books.running_members != 0;
+    const uint64_t age =
+        party->bursts.age + (runs ? sched_less(now, party->time.counted_at) : 0);
 
-    return party->bursts.age + (runs ? sched_less(now, party->time.counted_at) : 0);
+    return sched_max(age, sched_party_news(party, now));
 }
 
 /* Whoever sets a quantum means by it how long others wait for a program: a new one waits, too. */

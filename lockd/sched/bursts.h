@@ -10,6 +10,10 @@
 #define YOUNG    (10000 * NS_PER_MS)
 #define AGE_STEP 4 /* switches; ages that differ by less are equal */
 
+/* An account of which half is forgotten each HALF_LIFE. */
+uint64_t sched_faded_read(const struct sched_faded *account, uint64_t now);
+void sched_faded_add(struct sched_faded *account, uint64_t ns, uint64_t now);
+
 /* It has something to do from now on; it has had nothing for as long as it may idle, or since it
  * stopped. runs: it has the device. */
 void sched_burst_begun(struct sched_party *party, uint64_t now);
@@ -20,7 +24,13 @@ uint64_t sched_party_idle(const struct sched_party *party);
  * last burst; for status only. */
 enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t now);
 
-/* Its age: for how long it ran since it last rested. */
+/* It has never rested, and programs of other users want the device. All such programs of a user
+ * are one new program to others. */
+bool sched_party_is_unproven(const struct sched_party *party);
+/* Of an unproven program: what those of its user had in their first YOUNG, in about the last minute. */
+uint64_t sched_party_news(const struct sched_party *party, uint64_t now);
+/* Its age: for how long it ran since it last rested. An unproven program: at least what those of its
+ * user had in about the last minute. */
 uint64_t sched_party_age(const struct sched_party *party, uint64_t now);
 /* The age up to which it is young. */
 uint64_t sched_party_young_most(const struct sched_party *party);

@@ -251,12 +251,13 @@ struct sched_user {
     struct lockd_list of_device;
     uint32_t id;
     uint32_t wanting;
-    uint64_t weights;       /* of them */
-    uint64_t since;         /* when that changed last */
-    uint64_t first_weights; /* shares.c: of those that go first */
-    struct sched_faded had; /* shares.c: by these */
-    struct sched_had all;   /* vain.c: what its programs had */
-    uint64_t pays_until;    /* ... and what those of others have before its next turn */
+    uint64_t weights;         /* of them */
+    uint64_t since;           /* when that changed last */
+    uint64_t first_weights;   /* shares.c: of those that go first */
+    struct sched_faded had;   /* shares.c: by these */
+    struct sched_faded fresh; /* ... in their first YOUNG, before they rested */
+    struct sched_had all;     /* vain.c: what its programs had */
+    uint64_t pays_until;      /* ... and what those of others have before its next turn */
     uint64_t denied_at; /* denial.c: a claim of its programs last proved wrong; 0: none has */
     /* denial.c: bytes that its programs last found in use by programs that should have left; when */
     uint64_t found, found_at;
@@ -460,6 +461,7 @@ struct sched_device_share {
     uint64_t at;            /* counted up to then */
     bool held_off;          /* others are, at present, ... */
     uint64_t off_until;     /* ... until then at the latest */
+    bool stands;            /* ... or nothing is counted: a program of another user runs on */
     /* holders, as of turns.generation: */
     uint64_t generation;
     bool batch_held, batch_runs;

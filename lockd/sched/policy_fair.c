@@ -185,7 +185,8 @@ static uint64_t age_place(const struct sched_party *party)
 
     if (!party->bursts.cut || sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE)
         return 0;
-    return sched_min(1 + party->bursts.age / step, ROUND_START - 1);
+    return sched_min(1 + sched_party_age(party, party->time.counted_at) / step,
+                     ROUND_START - 1);
 }
 
 static uint64_t place_party(struct sched_party *party)
@@ -396,7 +397,9 @@ static bool has_rested(const struct sched_party *party)
 
 static uint64_t moves_at(const struct sched_party *party, uint64_t now)
 {
-    return party->bursts.first ? LOCKD_NEVER : sched_share_again_at(party, now);
+    if (!party->bursts.first)
+        return sched_share_again_at(party, now);
+    return sched_party_is_unproven(party) ? sched_share_young_until(party, now) : LOCKD_NEVER;
 }
 
 /* Its burst counts among the others from now on. */

@@ -5,8 +5,7 @@
  * off.
  *
  * A party goes first while it is young: while it has run little since it last rested (bursts.c). It
- * may end the turn of a party that is older by far; not of a new one that began together with it,
- * unless its own turn was ended in that way before. A party that is young no more goes first again
+ * may end the turn of a party that is older by far. A party that is young no more goes first again
  * in two cases, if it is younger by far than every holder. Its bursts are brief, so that requests
  * have piled up, and the account is not below zero: it then counts as younger than any party with
  * long bursts. Or the device's account is full. Two bounds hold for all that:
@@ -32,16 +31,16 @@
  */
 #include "lockd/sched/shares.h"
 
-#include "lockd/sched/quantum.h"
+#include "lockd/sched/denial.h"
 #include "lockd/sched/device.h"
+#include "lockd/sched/quantum.h"
 
-#define BEYOND   4 /* by this part of a fair share one may exceed it */
-#define TIMES    2 /* a party that is younger by far: as old twice over ... */
-#define LONG     (480000 * NS_PER_MS)  /* above that all parties are equally old */
-#define PILED    (7200000 * NS_PER_MS) /* for no longer than that requests pile up */
-#define SPENT    (8000 * NS_PER_MS)    /* the account is below zero by that much */
-#define TOGETHER (20 * NS_PER_MS)      /* two that begin to compute within this time */
-#define FULL     10 /* less than this part of SPARE_MOST is missing: the account is full */
+#define BEYOND 4                     /* by this part of a fair share one may exceed it */
+#define TIMES  2                     /* a party that is younger by far: as old twice over ... */
+#define LONG   (480000 * NS_PER_MS)  /* above that all parties are equally old */
+#define PILED  (7200000 * NS_PER_MS) /* for no longer than that requests pile up */
+#define SPENT  (8000 * NS_PER_MS)    /* the account is below zero by that much */
+#define FULL   10 /* less than this part of SPARE_MOST is missing: the account is full */
 
 /* --- accounts that fade --- */
 
@@ -70,28 +69,6 @@ static double rise_of(const struct sched_device *device)
 static bool is_said(const struct sched_party *party)
 {
     return sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE;
-}
-
-/* 2^-x for x from 0 to 1, within 1e-4. */
-static double half_to_the(double x)
-{
-    return 1 - x * (0.6931 - x * (0.2400 - x * (0.0535 - x * 0.0073)));
-}
-
-uint64_t sched_faded_read(const struct sched_faded *account, uint64_t now)
-{
-    const uint64_t age = sched_less(now, account->at), halves = age / HALF_LIFE;
-
-    if (halves >= 64)
-        return 0;
-    return (uint64_t)((double)(account->ns >> halves) *
-                      half_to_the((double)(age % HALF_LIFE) / (double)HALF_LIFE));
-}
-
-void sched_faded_add(struct sched_faded *account, uint64_t ns, uint64_t now)
-{
-    account->ns = sched_faded_read(account, now) + ns;
-    account->at = now;
 }
 
 /* As a part of the time: one that always had the device has 1. */
@@ -152,6 +129,9 @@ void sched_share_ran(struct sched_party *party, uint64_t ns, bool contended, uin
         party->bursts.age += ns;
     if (contended)
         sched_share_charge(party, ns, now);
+    if (party->bursts.last == LOCKD_NEVER && party->bursts.age <= YOUNG &&
+        party->wanting.user != NULL)
+        sched_faded_add(&party->wanting.user->fresh, ns, now);
 }
 
 /* The part of the device that is due to the parties that go first together: by weight, and no more
@@ -193,10 +173,12 @@ static bool is_brief(const struct sched_party *party, uint64_t now)
 }
 
 /* Down to this the account is spent. A party that has shown long bursts leaves what others need
- * whose bursts are brief. */
+ * whose bursts are brief; so does one of which other users know nothing yet. */
 static double spent_at(const struct sched_party *party, uint64_t now)
 {
-    return is_brief(party, now) || party->bursts.last == LOCKD_NEVER ? -(double)SPENT : 0;
+    const bool is_new = party->bursts.last == LOCKD_NEVER && !sched_party_is_unproven(party);
+
+    return is_new || is_brief(party, now) ? -(double)SPENT : 0;
 }
 
 /* For how long a party that goes first may keep the device from now on. */
@@ -212,6 +194,11 @@ static uint64_t keeps_for(const struct sched_party *party, uint64_t now)
 static uint64_t young_for(const struct sched_party *party, uint64_t now)
 {
     return sched_less(sched_party_young_most(party), sched_party_age(party, now));
+}
+
+uint64_t sched_share_young_until(const struct sched_party *party, uint64_t now)
+{
+    return now + young_for(party, now);
 }
 
 /* Until when a holder that goes first keeps its turn from those that do not. It gets no older while
@@ -311,14 +298,15 @@ static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
 }
 
 /* Held off are the others while a party that goes first has the device or comes to it, and until the
- * one of them that comes runs; one that is slow to come is so for reasons of its own. */
+ * one of them that comes runs; one that is slow to come is so for reasons of its own. Nothing is
+ * counted while the party waits for a program of another user that was told to stop and runs on. */
 void sched_share_count(struct sched_device *device, uint64_t now)
 {
     struct sched_device_share *share = &device->share;
     const uint64_t since = share->at, until = sched_clamp(share->off_until, since, now);
 
     share->at = now;
-    if (now <= since)
+    if (now <= since || share->stands)
         return;
     if (share->held_off && until > since)
         count_for(device, until - since, true);
@@ -327,6 +315,19 @@ void sched_share_count(struct sched_device *device, uint64_t now)
             count_for(device, now - since, false);
     } else if (now > until)
         count_for(device, now - until, false);
+}
+
+/* Does a program run on that was told to stop: of another user than `party`; NULL: a program that went
+ * first? */
+static bool runs_on(const struct sched_device *device, const struct sched_party *party)
+{
+    lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
+        if (party == NULL
+                ? member->party->bursts.first
+                : sched_denial_is_other(member, sched_member_of(party->members.next, of_party)))
+            return true;
+    }
+    return false;
 }
 
 void sched_share_settle(struct sched_device *device, uint64_t now)
@@ -341,8 +342,9 @@ void sched_share_settle(struct sched_device *device, uint64_t now)
     if (share->first_weights != 0)
         share->due = due_to_first(device);
     share->off_until = LOCKD_NEVER;
+    share->stands = comes && runs_on(device, cleared);
     /* a party that goes first has had its turn, and has not stopped yet */
-    ends = share->held_off && device->books.stopping_parties > device->books.stuck_parties;
+    ends = share->held_off && runs_on(device, NULL);
     kept = leases && share->batch_held && (share->going != NULL || comes || ends) &&
            is_kept_off(device, now);
     if ((!leases && share->batch_runs) || (share->batch_queued == 0 && !share->batch_held)) {
@@ -380,14 +382,6 @@ static uint64_t pays_at(const struct sched_party *party, uint64_t now)
 
 /* --- whose turn it may end --- */
 
-/* Neither has rested yet, and both began to compute at about the same time. */
-static bool began_together(const struct sched_party *a, const struct sched_party *b)
-{
-    return a->bursts.last == LOCKD_NEVER && b->bursts.last == LOCKD_NEVER &&
-           sched_less(a->bursts.began, b->bursts.began) <= TOGETHER &&
-           sched_less(b->bursts.began, a->bursts.began) <= TOGETHER;
-}
-
 /* The age from which on the holder is older than `head` by far; LOCKD_NEVER: there is none. A
  * party with brief bursts that is not young has piled up requests, and counts as younger than any
  * with long bursts. */
@@ -407,9 +401,9 @@ static uint64_t older_from(const struct sched_party *head, const struct sched_pa
 
 /* From when on the holder is older than `head` by far, if it goes on to run; LOCKD_NEVER: not as
  * long as `head` waits. A holder that was young at the end of its last burst may well end this one
- * so, and is not disturbed before. Of two that begin together neither ends the other's turn. `head`
- * has to have stopped, and to have come to run whenever it was its turn; a program that comes back
- * to a new daemon waits until it has rested. A class that was given counts for more than an age. */
+ * so, and is not disturbed before. `head` has to have stopped, and to have come to run whenever it
+ * was its turn; a program that comes back to a new daemon waits until it has rested. A class that
+ * was given counts for more than an age. */
 static uint64_t older_at(const struct sched_party *head, const struct sched_party *holder,
                          uint64_t now)
 {
@@ -422,7 +416,7 @@ static uint64_t older_at(const struct sched_party *head, const struct sched_part
     if (is_said(head))
         return now;
     least = sched_max(older_from(head, holder, now), sched_party_undisturbed(holder));
-    if (least == LOCKD_NEVER || (!head->bursts.cut && began_together(head, holder)))
+    if (least == LOCKD_NEVER)
         return LOCKD_NEVER;
     return now + sched_less(least, sched_party_age(holder, now));
 }
@@ -438,7 +432,8 @@ uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now)
     const struct sched_device *device = party->device;
     const uint64_t full = is_brief(party, now) ? 0 : SPARE_MOST - SPARE_MOST / FULL;
     const double missing = (double)full - device->share.spare;
-    uint64_t at = now + TELL_PAUSE, older = now; /* there may be holders then */
+    const uint64_t others = sched_party_news(party, now); /* they have gone first lately */
+    uint64_t at = now + TELL_PAUSE, older = now;          /* there may be holders then */
 
     if (sched_gang_class(party->gang) != GS_CLASS_AUTO || !sched_party_comes_to_run(party) ||
         device->sched->settings.quantum_ns != LOCKD_AUTO)
@@ -447,6 +442,8 @@ uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now)
         if (holder->gang != party->gang)
             at = older = sched_max(older, older_at(party, holder, now));
     }
+    if (others >= YOUNG)
+        at = sched_max(at, now + LOOK_AGAIN + (others - YOUNG) * (HALF_LIFE / YOUNG));
     if (missing > 0)
         at = sched_max(at, now + LOOK_AGAIN + (uint64_t)(missing / rise_of(device)));
     return sched_max(at, pays_at(party, now));

@@ -41,9 +41,8 @@ void sched_share_ran(struct sched_party *party, uint64_t ns, bool contended, uin
 /* Others were held off for it for so long, in which nothing ran: it gets no older by that. */
 void sched_share_charge(struct sched_party *party, uint64_t ns, uint64_t now);
 
-uint64_t sched_faded_read(const struct sched_faded *account, uint64_t now);
-void sched_faded_add(struct sched_faded *account, uint64_t ns, uint64_t now);
-
+/* Until when it is young, if its user's other new programs go on. */
+uint64_t sched_share_young_until(const struct sched_party *party, uint64_t now);
 /* May it go first? */
 bool sched_share_goes_first(const struct sched_party *party, uint64_t now);
 /* When a party that waits, and is not young, may go first again; what changes meanwhile may change

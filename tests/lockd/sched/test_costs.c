@@ -286,13 +286,14 @@ static void sums_are_right(const struct sched_device *device)
     }
 }
 
-/* For what part of 200 seconds, or 600, the victim, with 6 of 10 GiB, runs beside so many; in ppm. They were
- * there before it. A switch takes a step or two. */
-static uint64_t part_beside(struct harness *h, int others, void (*lie)(struct harness *, int),
-                            bool card)
+/* For what part of 200 seconds, or 600, the victim, with 6 of 10 GiB, runs beside so many; in ppm. They come
+ * so many ms apart; 0: they were there before it. A switch takes a step or two. */
+static uint64_t part_beside_later(struct harness *h, int others,
+                                  void (*lie)(struct harness *, int), bool card, uint64_t apart)
 {
-    const bool slow = lie == comes_at_128_mib || lie == leaves_at_a_gib ||
-                      lie == leaves_late; /* turns are long */
+    const bool slow = lie == comes_at_128_mib || lie == leaves_at_128_mib ||
+                      lie == leaves_at_a_gib || lie == leaves_late ||
+                      lie == begins_late; /* turns are long */
     const uint64_t step = lie == asks_for_more ? 10 : 100, to = slow ? 600000 : 200000; /* ms */
     uint64_t runs = 0;
 
@@ -301,14 +302,16 @@ static uint64_t part_beside(struct harness *h, int others, void (*lie)(struct ha
     h->bears_out = lie == is_honest;
     for (int who = LIARS; who < LIARS + others; who++)
         is_of_user(h, who, 7);
-    for (int who = LIARS; who < LIARS + others; who++)
+    for (int who = LIARS; who < LIARS + others && apart == 0; who++)
         lie(h, who);
     say_state(h, VICTIM, W, 6 * GIB, 0);
     for (uint64_t ms = 0; ms < to; ms += step) {
         uint64_t used = 0;
 
-        for (int who = LIARS; who < LIARS + others; who++)
-            lie(h, who);
+        for (int who = LIARS; who < LIARS + others; who++) {
+            if (ms >= apart * (uint64_t)(who - LIARS + 1))
+                lie(h, who);
+        }
         obey_target(h, VICTIM);
         used = h->client[VICTIM].state.resident +
                (h->bears_out ? h->client[LIARS].state.resident : 0);
@@ -325,6 +328,18 @@ static uint64_t part_beside(struct harness *h, int others, void (*lie)(struct ha
         end_client(h, who);
     end_client(h, VICTIM);
     return runs * PPM / (to / step);
+}
+
+static uint64_t part_beside(struct harness *h, int others, void (*lie)(struct harness *, int),
+                            bool card)
+{
+    return part_beside_later(h, others, lie, card, 0);
+}
+
+static bool is_costly(void (*lie)(struct harness *, int), int liars)
+{
+    return lie == leaves_at_128_mib || lie == leaves_at_a_gib || lie == leaves_late ||
+           (lie == runs_small && liars == 50);
 }
 
 static void liars_cost_no_more_than_an_honest_program(void **state)
@@ -367,24 +382,28 @@ static void liars_cost_no_more_than_an_honest_program(void **state)
         for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
             for (size_t n = 0; n < sizeof liars / sizeof *liars; n++) {
                 const uint64_t part = part_beside(*state, liars[n], lies[i].lie, card != 0);
+                /* SECURITY.md: less beside some that leave slowly, or run on without a turn */
+                const uint64_t tenths = is_costly(lies[i].lie, liars[n]) ? 7 : 9;
 
-                if (part * 10 < honestly * 9)
+                if (part * 10 < honestly * tenths)
                     print_message("%d x %s, card %d: %llu ppm, beside an honest program %llu\n",
                                   liars[n], lies[i].name, card, (unsigned long long)part,
                                   (unsigned long long)honestly);
-                failed |= part * 10 < honestly * 9;
+                failed |= part * 10 < honestly * tenths;
             }
         }
     }
     assert_false(failed);
 }
 
-/* A user with many programs has no more than a user with one, also while they are new: these go
- * first, and leave the floor, which is 0.3. */
+/* A user with many programs has no more than a user with one, also while they are new, whether they
+ * come in one moment or one after the other. */
 static void many_honest_programs_leave_another_user_its_part(void **state)
 {
-    assert_true(part_beside(*state, 10, is_honest, false) >= 280000);
-    assert_true(part_beside(*state, 50, is_honest, false) >= 400000);
+    for (uint64_t apart = 0; apart <= 500; apart += 500) {
+        assert_true(part_beside_later(*state, 10, is_honest, false, apart) >= 420000);
+        assert_true(part_beside_later(*state, 50, is_honest, false, apart) >= 420000);
+    }
 }
 
 /* 50 programs came before it; the second turn is its own. */

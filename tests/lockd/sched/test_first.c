@@ -436,15 +436,15 @@ static void new_one_goes_at_once_where_the_other_one_has_long_computed(void **st
     }
 }
 
-static void new_one_waits_for_the_turn_of_one_that_has_just_begun(void **state)
+static void new_one_waits_until_one_that_began_with_it_is_older_by_far(void **state)
 {
     struct harness *h = *state;
-    uint64_t ran = 0, quantum;
+    uint64_t ran = 0, older;
 
     begin_both(h);
-    quantum = quantum_of(h);
-    assert_true(quantum > 10 * STEP);
-    assert_in_range(run_burst(h, 200 * MS, STEP, &ran), quantum - 5 * STEP, quantum + 5 * STEP);
+    older = AGE_STEP * sched_device_switch(device_of(h));
+    assert_true(older > 10 * STEP && quantum_of(h) > older + 10 * STEP);
+    assert_in_range(run_burst(h, 200 * MS, STEP, &ran), older - STEP, older + 5 * STEP);
 }
 
 /* A user who starts a program again and again: each is new, and ends a turn. */
@@ -541,7 +541,7 @@ int main(void)
         scenario(credit_spent_training_beside_a_small_holder_keeps_the_floor),
         scenario(credit_spent_by_one_user_is_not_waited_for_by_another),
         scenario(new_one_goes_at_once_where_the_other_one_has_long_computed),
-        scenario(new_one_waits_for_the_turn_of_one_that_has_just_begun),
+        scenario(new_one_waits_until_one_that_began_with_it_is_older_by_far),
         scenario(new_ones_in_a_row_leave_the_floor),
     };
 

@@ -67,6 +67,7 @@ static void runner_grows_beside_another_runner_it_queues(void **state)
 {
     struct harness *h = *state;
 
+    go_in_turn(h, 2);
     run_with(h, 0, 5 * GIB);
     run_with(h, 1, 5 * GIB);
     say_state(h, 1, W, 8 * GIB, 5 * GIB);
@@ -136,6 +137,7 @@ static void program_larger_than_the_capacity_runs_alone(void **state)
     const struct sched_settings reserve = {
         .quantum_ns = LOCKD_AUTO, .idle_ns = LOCKD_AUTO, .reserve = 2 * GIB};
 
+    go_in_turn(h, 2);
     sched_set(h->sched, &reserve, h->now);
     run_with(h, 0, 3 * GIB);
     say_state(h, 1, W, 9 * GIB, 0); /* capacity 8, device 10 */

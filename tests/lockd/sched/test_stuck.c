@@ -10,6 +10,7 @@
 /* 0 cannot stop and lacks 1 GiB; 2 has waited for longest. */
 static void lacks_memory(struct harness *h)
 {
+    go_in_turn(h, 3);
     run_with(h, 0, 6 * GIB);
     run_with(h, 1, 3 * GIB);
     say_state(h, 2, W, 5 * GIB, 0);
@@ -90,6 +91,7 @@ static void stuck_program_with_all_its_memory_is_not_served_again(void **state)
 {
     struct harness *h = *state;
 
+    go_in_turn(h, 2);
     run_with(h, 0, 6 * GIB);
     say_state(h, 1, W, 6 * GIB, 0);
     pass_time(h, quantum_of(h) + MS);

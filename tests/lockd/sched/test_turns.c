@@ -65,6 +65,7 @@ static void quantum_over_next_program_runs(void **state)
 {
     struct harness *h = *state;
 
+    go_in_turn(h, 2);
     run_with(h, 0, 7 * GIB);
     say_state(h, 1, W, 7 * GIB, 0);
     pass_time(h, quantum_of(h) - MS);
@@ -83,6 +84,7 @@ static void victim_shrinks_next_gets_credits(void **state)
 {
     struct harness *h = *state;
 
+    go_in_turn(h, 2);
     run_with(h, 0, 7 * GIB);
     say_state(h, 1, W, 7 * GIB, 0);
     pass_time(h, quantum_of(h));
@@ -149,6 +151,7 @@ static void backfilled_gives_way_to_the_head(void **state)
 {
     struct harness *h = *state;
 
+    go_in_turn(h, 3);
     run_with(h, 0, 6 * GIB);
     say_state(h, 1, W, 8 * GIB, 0);
     pass_time(h, quantum_of(h) - 100 * MS);
@@ -234,6 +237,7 @@ static void stuck_holder_others_that_fit_go_on(void **state)
     struct harness *h = *state;
     uint32_t asked;
 
+    go_in_turn(h, 3);
     run_with(h, 0, 7 * GIB);
     say_state(h, 1, W, 7 * GIB, 0);
     pass_time(h, quantum_of(h));
@@ -306,6 +310,7 @@ static void switch_measured_quantum_follows(void **state)
                                         .share_ppm = 100000};
     uint64_t guess;
 
+    go_in_turn(h, 2);
     run_with(h, 0, 7 * GIB);
     say_state(h, 1, W, 7 * GIB, 0);
     guess = IDLE_MIN + 4 * GIB * 1000 / (SWITCH_RATE / 1000000); /* 4 GiB do not fit */
