@@ -267,10 +267,12 @@ static uint64_t watch_idleness(uint64_t now)
     return (idle_for >= idle_ns ? gs_smaller(idle_for / 4, IDLE_LOOK) : idle_ns) / 4 + 1;
 }
 
-/* Work without an end that nobody waits for is the exception that is not seen. */
+/* Not while memory comes in. Work without an end that nobody waits for is the exception that is not
+ * seen. */
 static bool is_quiet(uint64_t now)
 {
-    return self.stopped || (!self.started_to_stop && now - self.active_at >= QUIET_NS);
+    return (self.stopped && !all_may_run()) ||
+           (!self.stopped && !self.started_to_stop && now - self.active_at >= QUIET_NS);
 }
 
 /* --- a round --- */
