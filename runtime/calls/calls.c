@@ -87,31 +87,33 @@ static void look_at_fill(CUgraphNode node, CUgraphNodeType type, void *refused)
 
     if (type == CU_GRAPH_NODE_TYPE_MEMSET &&
         gs_driver.cuGraphMemsetNodeGetParams(node, &set) == CUDA_SUCCESS && gs_freed_set(&set))
-        *(bool *)refused = true;
+        *(CUgraphNode *)refused = node;
 }
 
-/* cuGraphInstantiate's kinds and cuGraphExecUpdate's: the driver (580) makes nothing of a graph
- * whose fills lie in memory that was freed, or beside memory. */
+/* cuGraphInstantiate's kinds, and those that change what it made: the driver (580) makes nothing
+ * of a graph whose fills lie in memory that was freed, or beside memory. */
 static bool has_refused_fill(CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params,
                              CUgraphExecUpdateResultInfo *update, CUgraphExecUpdateResult *why)
 {
-    bool refused = false;
+    CUgraphNode refused = NULL;
 
     if (graph != NULL && gs_driver_load())
         gs_graph_walk(graph, look_at_fill, &refused);
-    if (refused && params != NULL) {
+    if (refused != NULL && params != NULL) {
         params->hErrNode_out = NULL;
         params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
     }
-    if (refused && update != NULL)
-        *update = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
-    if (refused && why != NULL)
+    if (refused != NULL && update != NULL)
+        *update = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR,
+                                                .errorNode = refused};
+    if (refused != NULL && why != NULL)
         *why = CU_GRAPH_EXEC_UPDATE_ERROR;
-    return refused;
+    return refused != NULL;
 }
 #define REFUSED_FILLS(a, b, c, d, ...)                                                         \
     ((HAS(CUgraphExec *, a) || AS(CUgraphExec, a) != 0) &&                                     \
-     has_refused_fill(AS(CUgraph, b), AS(CUDA_GRAPH_INSTANTIATE_PARAMS *, c),                  \
+     has_refused_fill(HAS(CUgraph, c) ? AS(CUgraph, c) : AS(CUgraph, b),                       \
+                      AS(CUDA_GRAPH_INSTANTIATE_PARAMS *, c),                                  \
                       AS(CUgraphExecUpdateResultInfo *, c), AS(CUgraphExecUpdateResult *, d)))
 
 /* A fill in a graph may leave its context to the driver, which takes the memory's (driver_api.def).
@@ -196,7 +198,7 @@ static CUresult refusal_on(bool sets, bool per_thread, CUstream stream)
         return CUDA_ERROR_INVALID_VALUE;
     return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? result : gs_context_refusal();
 }
-/* of a capture's calls, only cuGraphExecUpdate's kinds have an answer of their own */
+/* of a capture's calls, only those that change what can be launched have an answer of their own */
 static CUresult refusal_of(bool updates)
 {
     const CUresult result = gs_context_refusal();
@@ -213,8 +215,8 @@ static CUresult refusal_of(bool updates)
 #define REFUSAL_QUERY                       REFUSAL_CAPTURE
 #define REFUSAL_ALLOC                       REFUSAL_CAPTURE
 #define FIRST(stream, ...)                  stream
-#define UPDATES(...)                        UPDATES_PICK(__VA_ARGS__, 0)
-#define UPDATES_PICK(a, b, ...)             (HAS(CUgraphExec, a) && HAS(CUgraph, b))
+#define UPDATES(...)                        UPDATES_PICK(__VA_ARGS__, 0, 0)
+#define UPDATES_PICK(a, b, c, ...)          (HAS(CUgraphExec, a) && (HAS(CUgraph, b) || HAS(CUgraph, c)))
 
 #define GS_GATE(symbol, base, since, variant, family, stream, params, args)                    \
     CUresult __wrap_##symbol params                                                            \

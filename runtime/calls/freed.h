@@ -47,18 +47,18 @@ static inline bool gs_freed_side(CUmemorytype type, CUdeviceptr address, uint64_
            (gs_memory_is_refused(address, 0) || gs_memory_is_refused(address + offset, bytes));
 }
 
-/* Rows that go beyond the pitch, and memory of type 0, which the driver (580) lets pass in mapped
- * memory and in pools only. */
+/* Rows that go beyond the pitch, which the driver (580) lets pass in mapped memory and in pools
+ * only, and types of memory that there are not, which it lets pass for mapped memory only. */
 static inline bool gs_freed_rows(CUmemorytype type, CUdeviceptr address, uint64_t pitch,
                                  uint64_t end)
 {
+    const bool unknown = type < CU_MEMORYTYPE_HOST || type > CU_MEMORYTYPE_UNIFIED;
     struct gs_allocation allocation;
 
-    return ((pitch != 0 && end > pitch &&
-             (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED)) ||
-            type == 0) &&
+    return (unknown || (pitch != 0 && end > pitch &&
+                        (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED))) &&
            gs_memory_find(address, &allocation) == GS_MEMORY_LIVE && !allocation.own &&
-           allocation.pool == NULL;
+           (unknown || allocation.pool == NULL);
 }
 
 /* a pitch or height of 0 stands for what is copied and what is before it */

@@ -16,9 +16,9 @@ struct gs_foreign *gs_foreign_at(CUdeviceptr address)
     return (struct gs_foreign *)gs_range_tree_find(&tree, address);
 }
 
-bool gs_foreign_overlaps(CUdeviceptr address, uint64_t bytes)
+const struct gs_range_tree_node *gs_foreign_first(CUdeviceptr address, uint64_t bytes)
 {
-    return gs_range_tree_overlap(&tree, address, bytes) != NULL;
+    return gs_range_tree_first(&tree, address, bytes);
 }
 
 static struct gs_foreign *new_foreign(CUdeviceptr address, uint64_t bytes, struct gs_range *of)
@@ -92,7 +92,7 @@ static bool first_foreign(CUdeviceptr address, CUdeviceptr end,
                           struct gs_range_tree_node *found)
 {
     GS_HOLD_MEMORY;
-    const struct gs_range_tree_node *node = gs_range_tree_first(&tree, address, end - address);
+    const struct gs_range_tree_node *node = gs_foreign_first(address, end - address);
 
     if (node != NULL)
         *found = *node;

@@ -44,5 +44,6 @@ struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint6
 /* The following under gs_memory_lock. */
 
 struct gs_foreign *gs_foreign_at(CUdeviceptr address);
-bool gs_foreign_overlaps(CUdeviceptr address, uint64_t bytes);
+/* the lowest mapping that shares an address with these bytes; NULL: none does */
+const struct gs_range_tree_node *gs_foreign_first(CUdeviceptr address, uint64_t bytes);
 bool gs_foreign_any(void);

@@ -90,7 +90,7 @@ static bool may_map(CUdeviceptr address, uint64_t bytes, uint64_t granule)
     const struct gs_range_tree_node *node;
 
     if (bytes == 0 || bytes % granule != 0 || address % granule != 0 || end < address ||
-        gs_range_overlaps(address, bytes) || gs_foreign_overlaps(address, bytes))
+        gs_range_overlaps(address, bytes) || gs_foreign_first(address, bytes) != NULL)
         return false;
     while (address < end && (node = gs_range_tree_find(&reservations, address)) != NULL)
         address = node->base + node->size;
@@ -146,7 +146,7 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
 /* What is mapped between two addresses. */
 enum span {
     UNKNOWN, /* nothing of ours, and no mapping of the program's that we know */
-    MAPPED,  /* whole mappings of the program's, and nothing else */
+    MAPPED,  /* whole mappings of the program's, and gaps */
     BROKEN,  /* anything else */
 };
 
@@ -161,23 +161,35 @@ static bool find_mapping(CUdeviceptr address, CUdeviceptr *base, uint64_t *bytes
     return foreign != NULL || (range != NULL && range->own != NULL);
 }
 
-/* Under the lock. MAPPED: mappings begin and end with these bytes. What lies between them may have
- * no mapping if gaps are allowed. */
-static enum span span_of(CUdeviceptr address, uint64_t bytes, bool gaps)
+/* under the lock: the next address with memory of ours, or a mapping of the driver's; end: none */
+static CUdeviceptr skip_gap(CUdeviceptr at, CUdeviceptr end)
+{
+    const struct gs_range *range = at < end ? gs_range_first(at, end - at) : NULL;
+    const struct gs_range_tree_node *foreign = at < end ? gs_foreign_first(at, end - at) : NULL;
+    CUdeviceptr next = range != NULL ? range->node.base : end;
+
+    if (foreign != NULL && foreign->base < next)
+        next = foreign->base;
+    return next > at ? next : at;
+}
+
+/* Under the lock. MAPPED: the bytes cut no mapping; with `edges`, a mapping begins and one ends
+ * with them. */
+static enum span span_of(CUdeviceptr address, uint64_t bytes, bool edges)
 {
     const CUdeviceptr end = address + bytes;
-    CUdeviceptr at = address, base = 0;
+    CUdeviceptr first = end, last = address, base = 0;
     uint64_t size = 0;
 
-    if (!gs_range_overlaps(address, bytes) && !gs_foreign_overlaps(address, bytes))
+    if (!gs_range_overlaps(address, bytes) && gs_foreign_first(address, bytes) == NULL)
         return UNKNOWN;
-    do {
-        if (!find_mapping(at, &base, &size) || base < address || base + size > end ||
-            (at == address && base != at))
+    for (CUdeviceptr at = skip_gap(address, end); at < end; at = skip_gap(last, end)) {
+        if (!find_mapping(at, &base, &size) || base < address || base + size > end)
             return BROKEN;
-        at = gaps && base + size < end ? end - 1 : base + size;
-    } while (at < end);
-    return MAPPED;
+        first = base < first ? base : first;
+        last = base + size;
+    }
+    return first == end || (edges && (first != address || last != end)) ? BROKEN : MAPPED;
 }
 
 /* Under the lock: the end of the mappings that follow one another from the address on. */

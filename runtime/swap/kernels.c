@@ -12,6 +12,8 @@
 #include "runtime/range/host.h"
 
 #define LOAD_ATTEMPTS 3 /* a full card may have no room for the code now */
+#define OWN_CHUNK                                                                              \
+    ((size_t)2 << 20) /* page-locked memory that the driver (580) cuts from no chunk */
 
 extern const unsigned char
     gs_kernels_image[]; /* kernels_image.S; begins with 0: there is none */
@@ -74,9 +76,11 @@ void gs_hash_on_host(const char *memory, uint64_t bytes, uint64_t result[2])
 
 uint64_t (*gs_hash_results(unsigned slots, CUdeviceptr *device))[GS_HASH_MOST][2]
 {
+    const size_t bytes = (size_t)slots * GS_HASH_MOST * 2 * sizeof(uint64_t);
     void *memory = NULL;
 
-    if (gs_driver.cuMemHostAlloc(&memory, (size_t)slots * GS_HASH_MOST * 2 * sizeof(uint64_t),
+    /* not from the chunk of which the program's small pieces are cut: they would have our flags */
+    if (gs_driver.cuMemHostAlloc(&memory, bytes < OWN_CHUNK ? OWN_CHUNK : bytes,
                                  CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS)
         return NULL;
     if (gs_driver.cuMemHostGetDevicePointer_v2(device, memory, 0) == CUDA_SUCCESS)

@@ -207,8 +207,11 @@ static void capture_fill(CUdeviceptr address, size_t bytes, CUdeviceptr good)
     OK(cuGraphDestroy(graph));
     graph = fill_graph(address, bytes, stream);
     GIVES(cuGraphExecUpdate(exec, graph, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
-    CHECK(info.result == CU_GRAPH_EXEC_UPDATE_ERROR);
+    CHECK(info.result == CU_GRAPH_EXEC_UPDATE_ERROR && info.errorNode != NULL);
     GIVES(cuGraphExecUpdate(NULL, graph, &info), CUDA_ERROR_INVALID_VALUE);
+    if (getenv("GPUSHARE_DISABLE") == NULL)
+        GIVES(cuGraphExecChildGraphNodeSetParams(exec, NULL, graph),
+              CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
     OK(cuGraphLaunch(exec, stream));
     OK(cuGraphExecDestroy(exec));
     GIVES(cuGraphInstantiate(&exec, graph, 0), CUDA_ERROR_INVALID_VALUE);
@@ -240,8 +243,8 @@ static void free_below_node(size_t bytes, CUcontext context)
     OK(cuGraphDestroy(graph));
 }
 
-/* rows beyond the pitch, and memory without a type: the driver lets them pass in mapped memory and
- * in pools (asked on an H200) */
+/* rows beyond the pitch, which the driver lets pass in mapped memory and in pools, and types that
+ * there are not, which it lets pass in mapped memory only (asked on an H200) */
 static void copy_beyond_pitch(CUdeviceptr good)
 {
     char host[256];
@@ -260,12 +263,14 @@ static void copy_beyond_pitch(CUdeviceptr good)
     OK(cuMemcpy2D(&copy));
     copy.srcMemoryType = (CUmemorytype)0;
     GIVES(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
+    copy.srcMemoryType = (CUmemorytype)5;
+    GIVES(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
     copy.WidthInBytes = 0;
     OK(cuMemcpy2D(&copy));
     copy.WidthInBytes = 63;
     copy.srcXInBytes = 6;
     OK(cuMemAllocAsync(&copy.srcDevice, GRANULE, NULL));
-    OK(cuMemcpy2D(&copy));
+    GIVES(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE);
     copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
     OK(cuMemcpy2D(&copy));
     OK(cuMemFreeAsync(copy.srcDevice, NULL));

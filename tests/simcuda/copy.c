@@ -165,13 +165,11 @@ CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **out
     return CUDA_SUCCESS;
 }
 
-/* What cuMemAlloc gives is not. A real driver (580) takes mapped memory without a type, too. */
-static bool is_mapped(CUdeviceptr address)
+/* A real driver (580) takes mapped memory with any type that there is not. */
+static bool is_mapped(CUmemorytype type, CUdeviceptr address)
 {
-    const struct sim_allocation *allocation = sim_allocation_find(address);
-
-    return allocation ? allocation->pool != NULL
-                      : sim_ranges_find(&sim_mappings, address) != NULL;
+    return (type < CU_MEMORYTYPE_HOST || type > CU_MEMORYTYPE_UNIFIED) &&
+           !sim_allocation_find(address) && sim_ranges_find(&sim_mappings, address);
 }
 
 /* One side of a CUDA_MEMCPY3D. */
@@ -186,7 +184,7 @@ static CUresult box_side(CUmemorytype type, const void *host, CUdeviceptr device
     if (type == CU_MEMORYTYPE_HOST)
         *address = (CUdeviceptr)host;
     else if (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ||
-             (type == 0 && is_mapped(device)))
+             is_mapped(type, device))
         *address = device;
     else if (!box->WidthInBytes || !box->Height || !box->Depth)
         *address = 0; /* as a real driver (580): nobody asks */
@@ -195,7 +193,7 @@ static CUresult box_side(CUmemorytype type, const void *host, CUdeviceptr device
                                            : CUDA_ERROR_INVALID_VALUE;
     if (*pitch && box->WidthInBytes + x > *pitch && box->WidthInBytes && box->Height &&
         box->Depth && type != CU_MEMORYTYPE_HOST && sim_allocation_find(device) &&
-        !is_mapped(device))
+        !sim_allocation_find(device)->pool)
         return CUDA_ERROR_INVALID_VALUE; /* as a real driver (580); any pitch does elsewhere */
     if (!*pitch)
         *pitch = box->WidthInBytes + x;

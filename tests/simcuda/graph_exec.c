@@ -64,6 +64,8 @@ static bool needs_done(const struct sim_node *node, uint64_t mark)
     return true;
 }
 
+static struct sim_node *refused_fill; /* by the last list_new(); under sim.lock */
+
 /* Appends in dependency order; CUDA_ERROR_INVALID_VALUE for a cycle. */
 static CUresult list_fill(struct exec_list *list, const struct sim_graph *graph)
 {
@@ -82,6 +84,8 @@ static CUresult list_fill(struct exec_list *list, const struct sim_graph *graph)
             else if (node->op) {
                 if (node->op->type == CU_GRAPH_NODE_TYPE_MEMSET)
                     result = sim_memset_check(node->op);
+                if (result)
+                    refused_fill = node;
                 result = result ? result : list_append(list, node);
             }
             if (result)
@@ -100,6 +104,7 @@ static CUresult list_new(const struct sim_graph *graph, struct exec_list **out)
     if (!list)
         return CUDA_ERROR_OUT_OF_MEMORY;
     list->refs = 1;
+    refused_fill = NULL;
     const CUresult result = list_fill(list, graph);
     if (result)
         list_put(list);
@@ -254,7 +259,11 @@ static CUresult exec_update_v2(CUgraphExec exec, CUgraph graph,
     if (!info)
         return CUDA_ERROR_INVALID_VALUE;
     *info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
-    return exec_update(exec, graph, &info->result);
+    const CUresult result = exec_update(exec, graph, &info->result);
+    if (result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE &&
+        info->result == CU_GRAPH_EXEC_UPDATE_ERROR)
+        info->errorNode = (CUgraphNode)refused_fill;
+    return result;
 }
 
 /* Puts op (consumed) in the place of a node's operation, for launches from now on. */

@@ -8,12 +8,30 @@
 #include <unistd.h>
 #include "tests/simcuda/sim.h"
 
+#define CHUNK ((size_t)2 << 20)
+
+/* A real driver (580) cuts smaller pieces of page-locked memory from one chunk, which has the flags
+ * with which it was made. */
+static unsigned flags_of_chunk(const struct sim_context *context, size_t size, unsigned flags)
+{
+    for (size_t i = 0; size < CHUNK && i < sim_allocations.count; i++) {
+        const struct sim_allocation *other = (struct sim_allocation *)sim_allocations.item[i];
+
+        if (other->kind == SIM_HOST && other->range.size < CHUNK &&
+            other->context_id == context->id &&
+            !((other->flags ^ flags) & CU_MEMHOSTALLOC_WRITECOMBINED))
+            return other->flags;
+    }
+    return flags;
+}
+
 static CUresult host_alloc(struct sim_context *context, void **out, size_t size, unsigned flags)
 {
     CUdeviceptr address = 0;
 
     if (!out || (flags & ~7u))
         return CUDA_ERROR_INVALID_VALUE;
+    flags = flags_of_chunk(context, size, flags);
     const CUresult result = sim_memory_alloc(context, &address, size, SIM_HOST, flags);
     if (!result)
         *out = (void *)address;

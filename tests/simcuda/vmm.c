@@ -183,9 +183,8 @@ static CUresult map_physical(CUdeviceptr start, size_t size, size_t offset,
                     : sim_multicast_map(start, size, offset, handle);
 }
 
-/* Index of the first mapping if the range begins and ends with mappings, without a gap unless gaps
- * are allowed, else -1. */
-static long whole_mappings(CUdeviceptr start, size_t size, bool gaps)
+/* Index of the first mapping if the range begins and ends with mappings, else -1. */
+static long whole_mappings(CUdeviceptr start, size_t size)
 {
     const size_t first = sim_ranges_after(&sim_mappings, start);
     CUdeviceptr next = start;
@@ -193,25 +192,27 @@ static long whole_mappings(CUdeviceptr start, size_t size, bool gaps)
     if (!range_valid(start, size) || !sim_ranges_find(&sim_reservations, start))
         return -1;
     for (size_t i = first; next < start + size; i++) {
-        if (i == sim_mappings.count ||
-            (sim_mappings.item[i]->start != next && (!gaps || i == first)))
+        if (i == sim_mappings.count || (i == first && sim_mappings.item[i]->start != next))
             return -1;
         next = sim_mappings.item[i]->start + sim_mappings.item[i]->size;
     }
     return next == start + size ? (long)first : -1;
 }
 
+/* A real driver (580) unmaps all that lies there, if anything does; it cuts no mapping. */
 static CUresult unmap_range(CUdeviceptr start, size_t size)
 {
-    const long first = whole_mappings(start, size, false);
+    const size_t first = sim_ranges_after(&sim_mappings, start);
+    const CUdeviceptr end = start + size;
 
-    if (first < 0)
+    if (!range_valid(start, size) || !sim_ranges_find(&sim_reservations, start))
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t done = 0; done < size;) {
-        struct sim_mapping *mapping = (struct sim_mapping *)sim_mappings.item[first];
-        done += mapping->range.size;
-        sim_unmap(mapping);
-    }
+    for (size_t i = first; i < sim_mappings.count && sim_mappings.item[i]->start < end; i++)
+        if (sim_mappings.item[i]->start < start ||
+            sim_mappings.item[i]->start + sim_mappings.item[i]->size > end)
+            return CUDA_ERROR_INVALID_VALUE;
+    while (first < sim_mappings.count && sim_mappings.item[first]->start < end)
+        sim_unmap((struct sim_mapping *)sim_mappings.item[first]);
     return CUDA_SUCCESS;
 }
 
@@ -234,7 +235,7 @@ static bool is_refused(CUdeviceptr start, unsigned flags)
 static CUresult access_set(CUdeviceptr start, size_t size, const CUmemAccessDesc *descriptions,
                            size_t count)
 {
-    const long first = whole_mappings(start, size, true); /* as a real driver (580) */
+    const long first = whole_mappings(start, size); /* as a real driver (580) */
     CUdeviceptr next = start;
     CUresult result = CUDA_SUCCESS;
 
