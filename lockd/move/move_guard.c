@@ -25,7 +25,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Owns struct lockd_move, from the beginning of a move to its end (move_state.h). One thread.
+/* Owns struct lockd_move, from the beginning of a move to its end. One thread.
  * Invariants: a move is in moves->list and is its program's `move`, or it is freed. The program
  * is paused from STOP until it is told that the move is over. */
 

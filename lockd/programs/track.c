@@ -117,7 +117,7 @@ void lockd_track_deinit(struct lockd_tracks *tracks)
 }
 
 /* --- accounts of groups: when the table is full, a new account replaces an account that has not
- * changed for long (base/slots.h) --- */
+ * changed for long (lockd_slots_choose()) --- */
 
 void lockd_account_count(struct gs_wire_account *sum, const struct gs_wire_client *client)
 {

@@ -12,7 +12,8 @@
 
 /* The last remarks of programs, including programs that have ended. The table has a fixed size:
  * a repeated remark of a process is counted, and in a full table a new remark replaces an old
- * one of the account (a user, or a user in a container) with the most remarks (base/slots.h). */
+ * one of the account (a user, or a user in a container) with the most remarks
+ * (lockd_slots_choose()). */
 
 static struct lockd_remark *find_slot(struct lockd_remarks *remarks,
                                       const struct lockd_connection *from, int32_t pid,
