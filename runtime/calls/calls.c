@@ -218,6 +218,13 @@ static CUresult refusal_of(bool updates)
 #define UPDATES(...)                        UPDATES_PICK(__VA_ARGS__, 0, 0)
 #define UPDATES_PICK(a, b, c, ...)          (HAS(CUgraphExec, a) && (HAS(CUgraph, b) || HAS(CUgraph, c)))
 
+/* A call that went through the closed gate may be about memory that is away. */
+static bool lacks_memory(unsigned pass)
+{
+    return (pass & GS_PASS_RECORDED) != 0 ||
+           (pass == GS_PASS_NESTED && GS_ANY_DEVICE(gs_memory_accounts(device).missing != 0));
+}
+
 #define GS_GATE(symbol, base, since, variant, family, stream, params, args)                    \
     CUresult __wrap_##symbol params                                                            \
     {                                                                                          \
@@ -237,7 +244,7 @@ static CUresult refusal_of(bool updates)
             gs_gate_leave(GS_PASS_FREE);                                                       \
             return result;                                                                     \
         }                                                                                      \
-        if (result == CUDA_ERROR_INVALID_VALUE && (pass & GS_PASS_RECORDED) != 0) {            \
+        if (result == CUDA_ERROR_INVALID_VALUE && lacks_memory(pass)) {                        \
             gs_gate_leave(pass);                                                               \
             pass = gs_gate_enter(); /* the driver records no copy of memory that is away */    \
             if (pass == GS_PASS_REFUSED)                                                       \

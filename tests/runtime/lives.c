@@ -76,6 +76,25 @@ static void case_capture_beside(void)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+/* A node for memory that may not have come yet, beside a capture that keeps the gate from closing. */
+static void case_node_early(void)
+{
+    CUDA_MEMSET_NODE_PARAMS set = {.elementSize = 1, .width = 64, .height = 1};
+    CUgraph graph, captured = NULL;
+    CUgraphNode node;
+    CUstream stream;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuMemAlloc(&set.dst, 3 * MIB));
+    OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, context));
+    OK(cuStreamEndCapture(stream, &captured));
+    OK(cuGraphDestroy(captured));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemFree(set.dst));
+}
+
 static pthread_key_t key;
 
 /* comes again until the last round of destructors */
@@ -368,6 +387,7 @@ static void case_share_at_once(void)
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {{"capture_beside", case_capture_beside},
+                                              {"node_early", case_node_early},
                                               {"destructors", case_destructors},
                                               {"fork_beside", case_fork_beside},
                                               {"reset", case_reset},

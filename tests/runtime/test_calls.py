@@ -164,6 +164,16 @@ class Cases(BuildTest):
         self.cases(("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams", "fault", "share_at_once"), "lives")
         self.cases(("fault",), "lives", GPUSHARE_DISABLE="1")
 
+    def test_nodes_for_memory_that_comes(self):
+        """Programs that start together wait for their memory: each one's first call that needs it waits, too."""
+        program = os.path.join(self.build, "tests", "runtime", "lives")
+        with Card(self.build, memory="512MiB") as card:
+            for _ in range(10):
+                children = [card.start([program, "node_early"]) for _ in range(4)]
+                for child in children:
+                    out, err = child.communicate(timeout=PATIENCE)
+                    self.assertEqual((child.returncode, out + err), (0, ""))
+
     def test_managed_memory_says_the_same(self):
         for more in ({"GPUSHARE_MEMORY": "managed"}, {"SIMCUDA_VMM": "0"}):
             self.cases(("sizes", "frees", "attributes", "pitch", "destroy_beside", "fork", "green"), **more)
