@@ -227,6 +227,16 @@ static void unmap_one(struct gs_range *range)
         gs_swap_dispose(range);
 }
 
+/* Whole granules, of which the first is reserved. */
+static bool is_in_granules(CUdeviceptr address, uint64_t bytes)
+{
+    const struct gs_device *device = gs_device_at(0);
+    GS_HOLD_MEMORY;
+
+    return (device == NULL || (address | bytes) % device->granule == 0) &&
+           gs_range_tree_find(&reservations, address) != NULL;
+}
+
 CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
 {
     const CUdeviceptr end = address + bytes;
@@ -237,7 +247,7 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
     enum span span = GS_WITH_MEMORY(span_of(address, bytes, false));
 
     *ours = span != UNKNOWN;
-    if (span != MAPPED)
+    if (span != MAPPED || !is_in_granules(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     result = gs_foreign_unmap(address, bytes); /* first the call that the driver might refuse */
     if (result != CUDA_SUCCESS ||

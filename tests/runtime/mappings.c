@@ -267,6 +267,8 @@ static void case_gap(void)
               CUDA_ERROR_INVALID_VALUE);
     OK(cuMemUnmap(address, 4 * GRANULE));
     OK(cuMemMap(address + GRANULE, GRANULE, 0, handle, 0));
+    GIVES(cuMemUnmap(address, 4 * GRANULE - 1), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemUnmap(address + 1, 3 * GRANULE), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemUnmap(address, 4 * GRANULE));
     OK(cuMemAddressFree(address, 4 * GRANULE));
 }
