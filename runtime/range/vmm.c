@@ -9,16 +9,6 @@
 #include "runtime/range/host.h"
 #include "runtime/range/shares.h"
 
-/* At releasing memory, or rights, a single call may fail by itself. */
-#define TRY_AGAIN(call)                                                                        \
-    ({                                                                                         \
-        CUresult tried = CUDA_ERROR_UNKNOWN;                                                   \
-                                                                                               \
-        for (unsigned i = 0; i < 4 && tried != CUDA_SUCCESS; i++)                              \
-            tried = (call);                                                                    \
-        tried;                                                                                 \
-    })
-
 static CUmemAccessDesc access_from(CUdevice ordinal)
 {
     return (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
@@ -104,7 +94,7 @@ void gs_vmm_close(const struct gs_range *range, uint32_t chunk)
 
     if (access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return;
-    result = TRY_AGAIN(gs_driver.cuMemSetAccess(
+    result = GS_TRY_AGAIN(gs_driver.cuMemSetAccess(
         gs_range_chunk_address(range, chunk), gs_range_chunk_bytes(range, chunk), &access, 1));
     if (result != CUDA_SUCCESS)
         gs_log("rights at %#llx: CUresult %d",
@@ -114,7 +104,7 @@ void gs_vmm_close(const struct gs_range *range, uint32_t chunk)
 CUresult gs_vmm_unmap_at(CUdeviceptr address, uint64_t bytes)
 {
     /* again: a mapping that stays would be in the way of the next mapping for ever */
-    return TRY_AGAIN(gs_driver.cuMemUnmap(address, bytes));
+    return GS_TRY_AGAIN(gs_driver.cuMemUnmap(address, bytes));
 }
 
 CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk)
@@ -125,7 +115,7 @@ CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk)
 
 CUresult gs_vmm_release(CUmemGenericAllocationHandle handle)
 {
-    return TRY_AGAIN(gs_driver.cuMemRelease(handle));
+    return GS_TRY_AGAIN(gs_driver.cuMemRelease(handle));
 }
 
 static CUmemAllocationProp plain_memory(const struct gs_device *device)

@@ -7,6 +7,16 @@
 
 #include "runtime/range/range.h"
 
+/* At releasing memory, or rights, and at waiting, a single call may fail by itself. */
+#define GS_TRY_AGAIN(call)                                                                     \
+    ({                                                                                         \
+        CUresult tried = CUDA_ERROR_UNKNOWN;                                                   \
+                                                                                               \
+        for (unsigned tries = 0; tries < 4 && tried != CUDA_SUCCESS; tries++)                  \
+            tried = (call);                                                                    \
+        tried;                                                                                 \
+    })
+
 /* Maps, or unmaps, memory that the chunk has already. A mapping that could not be removed before
  * makes room for the new one. */
 CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk);

@@ -61,12 +61,11 @@ static bool device_is_broken(struct gs_device *device)
  * broken one. If there is none, nothing is left to save, and the memory on the card is released. */
 static void abandon_mover(struct gs_mover *mover, CUresult result)
 {
-    bool broken, idle = false;
+    bool broken;
 
     gs_log("moving memory %s: CUresult %d", mover->out ? "out" : "in", result);
-    for (unsigned i = 0; i < 4 && !idle; i++)
-        idle = gs_driver.cuStreamSynchronize(mover->copies) == CUDA_SUCCESS &&
-               gs_mover_end_hashing(mover) == CUDA_SUCCESS;
+    (void)GS_TRY_AGAIN(gs_driver.cuStreamSynchronize(mover->copies));
+    gs_mover_end_hashing(mover);
     broken = context_is_broken(mover->context, result) && device_is_broken(mover->device);
     while (mover->count != 0) {
         struct gs_job *job = gs_mover_job(mover, 0);

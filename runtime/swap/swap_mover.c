@@ -241,7 +241,7 @@ CUresult gs_mover_end_hashing(const struct gs_mover *mover)
     CUresult result = CUDA_SUCCESS;
 
     for (unsigned i = 0; i < GS_HASH_STREAMS; i++) {
-        const CUresult ended = gs_driver.cuStreamSynchronize(mover->hashes[i]);
+        const CUresult ended = GS_TRY_AGAIN(gs_driver.cuStreamSynchronize(mover->hashes[i]));
 
         result = ended != CUDA_SUCCESS ? ended : result;
     }
@@ -250,17 +250,10 @@ CUresult gs_mover_end_hashing(const struct gs_mover *mover)
 
 CUresult gs_mover_await_hashes(const struct gs_mover *mover, const struct gs_job *job)
 {
-    CUresult result = CUDA_SUCCESS;
-
     if (job->stage != GS_JOB_HASHING ||
         (job->marked && gs_driver.cuEventSynchronize(job->hashed) == CUDA_SUCCESS))
         return CUDA_SUCCESS;
-    for (unsigned i = 0; i < 4; i++) { /* one call's failure says nothing about the kernel */
-        result = gs_mover_end_hashing(mover);
-        if (result == CUDA_SUCCESS)
-            break;
-    }
-    return result;
+    return gs_mover_end_hashing(mover); /* one call's failure says nothing about the kernel */
 }
 
 CUresult gs_mover_mark(CUevent *event, CUstream stream)

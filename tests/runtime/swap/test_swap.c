@@ -25,6 +25,9 @@ static struct {
     bool other;              /* the chunks hold something that the host has not */
     unsigned copies, beside; /* under way, by what was waited for; the most at a time */
     uint64_t copied;
+    CUstream awaited[CHUNKS]; /* since waits fail */
+    unsigned awaited_count, waits;
+    bool fails; /* every other wait */
 } self;
 
 static CUresult launch(CUfunction kernel, unsigned x, unsigned y, unsigned z, unsigned block_x,
@@ -52,6 +55,10 @@ static CUresult copy_out(void *to, CUdeviceptr from, size_t bytes, CUstream stre
 static CUresult await_stream(CUstream stream)
 {
     self.copies = 0;
+    if (self.fails && ++self.waits % 2 == 0)
+        return CUDA_ERROR_UNKNOWN;
+    if (self.fails && self.awaited_count < CHUNKS)
+        self.awaited[self.awaited_count++] = stream;
     return card.driver.cuStreamSynchronize(stream);
 }
 
@@ -119,6 +126,28 @@ static void small_chunks_are_copied_with_gaps(void **state)
     assert_int_equal(self.beside, 1);
 }
 
+static bool is_awaited(CUstream stream)
+{
+    unsigned i = 0;
+
+    while (i < self.awaited_count && self.awaited[i] != stream)
+        i++;
+    return i < self.awaited_count;
+}
+
+/* Else memory that a kernel still reads could be freed. */
+static void hashing_ends_though_waits_fail(void **state)
+{
+    (void)state;
+    have_blocks(1, CHUNKS * CHUNK, true);
+    leave(1);
+    self.fails = true;
+    gs_swap_settle();
+    self.fails = false;
+    for (unsigned i = 0; i < self.launched; i++)
+        assert_true(is_awaited(self.stream[i]));
+}
+
 static int end(void **state)
 {
     uint64_t lacking;
@@ -137,6 +166,7 @@ int main(void)
         cmocka_unit_test_teardown(chunks_are_hashed_beside_each_other, end),
         cmocka_unit_test_teardown(chunks_that_wait_for_the_bus_are_not_hashed_all, end),
         cmocka_unit_test_teardown(small_chunks_are_copied_with_gaps, end),
+        cmocka_unit_test_teardown(hashing_ends_though_waits_fail, end),
     };
 
     return cmocka_run_group_tests(tests, begin, card_teardown);
