@@ -6,9 +6,9 @@
  *
  * A party goes first while it is young: while it has run little since it last rested (bursts.c). It
  * may end the turn of a party that is older by far. A party that is young no more goes first again
- * in two cases, if it is younger by far than every holder. Its bursts are brief, so that requests
- * have piled up, and the account is not below zero: it then counts as younger than any party with
- * long bursts. Or the device's account is full. Two bounds hold for all that:
+ * in two cases, if it is younger by far than every holder, and not new to other users. Its bursts are
+ * brief, so that requests have piled up, and the account is not below zero: it then counts as younger
+ * than any party with long bursts. Or the device's account is full. Two bounds hold for all that:
  *
  * - the *floor*: of the time in which both want the device, the others keep at least `floor` of
  *   their fair share. The device's account `spare` rises while one of them runs, falls while they
@@ -427,23 +427,32 @@ uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched
     return sched_max(older_at(head, holder, now), pays_at(head, now));
 }
 
+/* An unproven party does not go first by the account. But it is young again when what its user's
+ * other new programs had is forgotten. */
+static uint64_t new_again_at(const struct sched_party *party, uint64_t now)
+{
+    if (party->bursts.age >= YOUNG)
+        return LOCKD_NEVER;
+    return now + LOOK_AGAIN +
+           sched_less(sched_party_news(party, now), YOUNG) * (HALF_LIFE / YOUNG);
+}
+
 uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now)
 {
     const struct sched_device *device = party->device;
     const uint64_t full = is_brief(party, now) ? 0 : SPARE_MOST - SPARE_MOST / FULL;
     const double missing = (double)full - device->share.spare;
-    const uint64_t others = sched_party_news(party, now); /* they have gone first lately */
-    uint64_t at = now + TELL_PAUSE, older = now;          /* there may be holders then */
+    uint64_t at = now + TELL_PAUSE, older = now; /* there may be holders then */
 
     if (sched_gang_class(party->gang) != GS_CLASS_AUTO || !sched_party_comes_to_run(party) ||
         device->sched->settings.quantum_ns != LOCKD_AUTO)
         return LOCKD_NEVER;
+    if (sched_party_is_unproven(party))
+        return new_again_at(party, now);
     lockd_each (const struct sched_party, holder, &device->turns.holders, turn.holder) {
         if (holder->gang != party->gang)
             at = older = sched_max(older, older_at(party, holder, now));
     }
-    if (others >= YOUNG)
-        at = sched_max(at, now + LOOK_AGAIN + (others - YOUNG) * (HALF_LIFE / YOUNG));
     if (missing > 0)
         at = sched_max(at, now + LOOK_AGAIN + (uint64_t)(missing / rise_of(device)));
     return sched_max(at, pays_at(party, now));

@@ -120,6 +120,23 @@ static void users_going_first_one_beside_a_hundred_has_as_much(void **state)
     assert_true(fairness(ran, 1) >= 0.99);
 }
 
+/* Nor have new programs that never rest, beside one of another user, when all are old. */
+static void users_new_program_beside_many_has_half_in_the_end(void **state)
+{
+    struct harness *h = *state;
+    int ran = 0;
+
+    for (int who = 0; who < 10; who++)
+        begin_of_user(h, who, who == 0 ? 1 : 2, LARGE);
+    for (int step = 0; step < 1200 * 50; step++) {
+        for (int who = 0; who < 10; who++)
+            step_training(h, who);
+        pass_time(h, 20 * MS);
+        ran += step >= 600 * 50 && is_running(h, 0);
+    }
+    assert_in_range(ran, 600 * 50 * 45 / 100, 600 * 50 * 52 / 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +145,7 @@ int main(void)
         scenario(users_one_program_of_double_weight_has_two_thirds),
         scenario(users_going_first_one_beside_nine_has_as_much),
         scenario(users_going_first_one_beside_a_hundred_has_as_much),
+        scenario(users_new_program_beside_many_has_half_in_the_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
