@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * vain.c: the time of a device in which others wait and nothing runs, since a turn has not come to
- * run. It is had by the user whose turn that is, or by the user whose program has yet to leave the memory
- * that was asked for when the turn began. Until programs of other users have had as much, run or not, the
- * user's programs have no turn for which these would have to stop. So the user's share bounds what it
- * takes from others, whatever its programs do. Owns struct sched_had. O(1), but for what is to stop.
+ * run, or to begin. It is had by the user whose turn that is, or by the user whose program has yet to
+ * stop, or to leave the memory that was asked for when the turn began. Until programs of other users
+ * have had as much, run or not, the user's programs have no turn for which these would have to stop. So
+ * the user's share bounds what it takes from others, whatever its programs do. Owns struct sched_had. O(1), but for what is to stop.
  */
 #include "lockd/sched/vain.h"
 
@@ -67,9 +67,23 @@ static struct sched_user *kept_by(const struct sched_party *party, uint64_t now)
     return NULL;
 }
 
+/* The user whose program has run on for longest after it was told to stop; NULL: none does. */
+static struct sched_user *stops_late(struct sched_device *device, uint64_t now)
+{
+    const struct sched_member *first = NULL;
+
+    lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
+        if (member->party->books.counted_stopping && !member->party->books.counted_stuck &&
+            (first == NULL || member->books.leaves < first->books.leaves))
+            first = member;
+    }
+    return first != NULL ? sched_user_of(device, first->client->user, now) : NULL;
+}
+
 void sched_vain_count(struct sched_device *device, uint64_t now)
 {
     const uint64_t ns = sched_less(now, device->turns.vain_at);
+    struct sched_user *late;
 
     device->turns.vain_at = now;
     if (ns == 0 || !device->turns.waiters || !device->turns.leases)
@@ -88,6 +102,11 @@ void sched_vain_count(struct sched_device *device, uint64_t now)
         if (user != NULL)
             pay_for(device, user, ns);
         return;
+    }
+    late = lockd_list_empty(&device->turns.holders) ? stops_late(device, now) : NULL;
+    if (late != NULL) {
+        sched_vain_had(device, late, ns);
+        pay_for(device, late, ns);
     }
 }
 

@@ -406,6 +406,18 @@ static void many_honest_programs_leave_another_user_its_part(void **state)
     }
 }
 
+/* Where the next program waits for those that run on, nobody has a turn; that time is had by their user. */
+static void large_programs_that_run_on_and_come_later(void **state)
+{
+    const uint64_t honestly = part_beside(*state, 1, is_honest, false);
+
+    for (uint64_t apart = 100; apart <= 1000; apart *= 10) {
+        for (int liars = 2; liars <= 50; liars *= 5)
+            assert_true(part_beside_later(*state, liars, runs_large, false, apart) * 10 >=
+                        honestly * 9);
+    }
+}
+
 /* 50 programs came before it; the second turn is its own. */
 static void a_new_program_does_not_wait_for_all_of_another_user(void **state)
 {
@@ -538,6 +550,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         scenario(liars_cost_no_more_than_an_honest_program),
         scenario(many_honest_programs_leave_another_user_its_part),
+        scenario(large_programs_that_run_on_and_come_later),
         scenario(a_new_program_does_not_wait_for_all_of_another_user),
         scenario(a_false_word_costs_only_its_own_user),
         scenario(a_program_goes_by_what_it_measures),
