@@ -20,6 +20,7 @@
 
 #define MS           1000000ull
 #define HOST_KEPT_NS (10000 * MS) /* for so long after everything fitted again */
+#define RESTLESS_NS  (30000 * MS) /* a program without a rest for so long has none soon */
 #define KEPT_LOOK_NS (1000 * MS)
 #define HANDED_NS    (100 * MS) /* see note_short */
 #define LOOK_MOST_NS                                                                           \
@@ -296,10 +297,10 @@ static bool tend_host(bool (*one)(void))
 static void give_back_host_memory(uint64_t keep, bool quiet)
 {
     gs_each_device (device) {
-        if (gs_host_used() + (keep == 0 ? gs_host_foreign() : 0) <= keep)
+        if (!quiet || gs_host_used() + (keep == 0 ? gs_host_foreign() : 0) <= keep)
             return;
         gs_swap_drop_copies(device);
-        if (!quiet || !gs_context_enter(device))
+        if (!gs_context_enter(device))
             continue;
         gs_host_trim(keep);
         gs_context_pop();
@@ -308,8 +309,12 @@ static void give_back_host_memory(uint64_t keep, bool quiet)
 
 uint64_t gs_moving_keep_host(uint64_t now, bool needed, bool quiet)
 {
-    static uint64_t needed_at; /* ns; client thread */
+    static uint64_t needed_at, quiet_at; /* ns; client thread */
     uint64_t leaving = 0;
+
+    if (quiet || quiet_at == 0)
+        quiet_at = now;
+    quiet = now - quiet_at <= RESTLESS_NS ? quiet : true;
 
     gs_each_device (device)
         leaving += leaving_of(device);

@@ -24,5 +24,5 @@ void gs_moving_arrived(void);
 
 /* Prepares the host memory that may be needed, and releases the rest. needed: another program
  * waits for the device. quiet: nothing that was submitted runs, as far as is known; the driver would wait
- * for it to release registered memory. No memory moves now. Returns ns until there is more to do. */
+ * for it to release registered memory. If that is never so, memory is released after 30 s. No memory moves now. Returns ns until there is more to do. */
 uint64_t gs_moving_keep_host(uint64_t now, bool needed, bool quiet);

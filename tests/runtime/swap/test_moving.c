@@ -292,18 +292,24 @@ static void loose_memory_has_turns_as_well(void **state)
     assert_int_equal(played.loosened, 130 * MIB - gs_device_room(&played.card));
 }
 
-/* The driver waits for all that runs before it ends a registration, and this thread with it. */
+/* The driver waits for all that runs before it ends a registration, and this thread with it. So it is done when
+ * nothing runs, or late in a program that never rests. */
 static void host_memory_is_released_when_nothing_runs(void **state)
 {
     (void)state;
+    gs_moving_keep_host(100 * S, false, true);
     played.host_used = MIB;
     played.ended = 1;
-    gs_moving_keep_host(100 * S, false, false);
+    gs_moving_keep_host(120 * S, false, false);
     assert_int_equal(played.ended, 1);
     assert_int_equal(played.trims, 0);
-    gs_moving_keep_host(100 * S, false, true);
+    gs_moving_keep_host(120 * S, false, true);
     assert_int_equal(played.ended, 0);
     assert_int_equal(played.trims, 1);
+    gs_moving_keep_host(140 * S, false, false);
+    assert_int_equal(played.trims, 1);
+    gs_moving_keep_host(151 * S, false, false);
+    assert_int_equal(played.trims, 2);
 }
 
 int main(void)
