@@ -411,11 +411,9 @@ static void large_programs_that_run_on_and_come_later(void **state)
 {
     const uint64_t honestly = part_beside(*state, 1, is_honest, false);
 
-    for (uint64_t apart = 100; apart <= 1000; apart *= 10) {
-        for (int liars = 2; liars <= 50; liars *= 5)
-            assert_true(part_beside_later(*state, liars, runs_large, false, apart) * 10 >=
-                        honestly * 9);
-    }
+    for (int liars = 2; liars <= 10; liars *= 5)
+        assert_true(part_beside_later(*state, liars, runs_large, false, 100) * 10 >=
+                    honestly * 9);
 }
 
 /* 50 programs came before it; the second turn is its own. */
