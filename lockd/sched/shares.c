@@ -125,13 +125,14 @@ void sched_share_charge(struct sched_party *party, uint64_t ns, uint64_t now)
 void sched_share_ran(struct sched_party *party, uint64_t ns, bool contended, uint64_t now)
 {
     party->fair.level_then = party->device->fair.level;
-    if (party->gang->wanting != 0) /* else it keeps a place that nobody wants */
-        party->bursts.age += ns;
     if (contended)
         sched_share_charge(party, ns, now);
-    if (party->bursts.last == LOCKD_NEVER && party->bursts.age <= YOUNG &&
-        party->wanting.user != NULL)
-        sched_faded_add(&party->wanting.user->fresh, ns, now);
+    if (party->gang->wanting == 0)
+        return; /* it keeps a place that nobody wants */
+    if (party->bursts.last == LOCKD_NEVER && party->wanting.user != NULL)
+        sched_faded_add(&party->wanting.user->fresh,
+                        sched_min(ns, sched_less(YOUNG, party->bursts.age)), now);
+    party->bursts.age += ns;
 }
 
 /* The part of the device that is due to the parties that go first together: by weight, and no more
@@ -322,9 +323,10 @@ void sched_share_count(struct sched_device *device, uint64_t now)
 static bool runs_on(const struct sched_device *device, const struct sched_party *party)
 {
     lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
-        if (party == NULL
-                ? member->party->bursts.first
-                : sched_denial_is_other(member, sched_member_of(party->members.next, of_party)))
+        if (sched_party_runs_on(member->party) &&
+            (party == NULL ? member->party->bursts.first
+                           : sched_denial_is_other(
+                                 member, sched_member_of(party->members.next, of_party))))
             return true;
     }
     return false;

@@ -229,6 +229,12 @@ static inline bool sched_party_busy(const struct sched_party *party)
     return party->books.busy_members != 0;
 }
 
+/* It was told to stop and runs on, although it can stop. */
+static inline bool sched_party_runs_on(const struct sched_party *party)
+{
+    return party->books.counted_stopping && !party->books.counted_stuck;
+}
+
 /* The party cannot stop before it gets memory, and takes what it gets: it goes before all
  * others. */
 static inline bool sched_party_blocked(const struct sched_party *party)

@@ -207,7 +207,7 @@ static bool is_anybody_leaving(const struct sched_device *device,
 {
     uint32_t count = device->books.stopping_parties - device->books.stuck_parties;
 
-    count -= head->books.counted_stopping && !head->books.counted_stuck;
+    count -= sched_party_runs_on(head);
     return count != 0;
 }
 

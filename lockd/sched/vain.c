@@ -3,8 +3,9 @@
  * vain.c: the time of a device in which others wait and nothing runs, since a turn has not come to
  * run, or to begin. It is had by the user whose turn that is, or by the user whose program has yet to
  * stop, or to leave the memory that was asked for when the turn began. Until programs of other users
- * have had as much, run or not, the user's programs have no turn for which these would have to stop. So
- * the user's share bounds what it takes from others, whatever its programs do. Owns struct sched_had. O(1), but for what is to stop.
+ * have had as much, run or not, the user's programs have no turn for which these would have to stop.
+ * So the user's share bounds what it takes from others, whatever its programs do. Owns struct
+ * sched_had. O(1), but for what is to stop.
  */
 #include "lockd/sched/vain.h"
 
@@ -73,7 +74,7 @@ static struct sched_user *stops_late(struct sched_device *device, uint64_t now)
     const struct sched_member *first = NULL;
 
     lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
-        if (member->party->books.counted_stopping && !member->party->books.counted_stuck &&
+        if (sched_party_runs_on(member->party) &&
             (first == NULL || member->books.leaves < first->books.leaves))
             first = member;
     }
