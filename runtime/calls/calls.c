@@ -68,15 +68,14 @@
 #define SET_BYTES_PICK(a, b, c, d, e, ...)                                                     \
     gs_freed_set_bytes(VALUE_BYTES(b), VALUE_BYTES(c), AS(size_t, b), AS(size_t, d),           \
                        AS(size_t, e), AS(size_t, c))
-#define REFUSED_COPY(...) ANY_FREED(COPY_BYTES(__VA_ARGS__), __VA_ARGS__)
-#define REFUSED_SET(...)  ANY_FREED(SET_BYTES(__VA_ARGS__), __VA_ARGS__)
-#define REFUSED_CAPTURE(...)                                                                   \
-    (ANY_FREED(0, __VA_ARGS__) || REFUSED_FILLS(__VA_ARGS__, 0, 0, 0, 0))
-#define REFUSED_LAUNCH(...) false
-#define REFUSED_WORK(...)   false
-#define REFUSED_EVENT(...)  false
-#define REFUSED_QUERY(...)  false
-#define REFUSED_ALLOC(...)  HANDLES_PICK(__VA_ARGS__, 0)
+#define REFUSED_COPY(...)    ANY_FREED(COPY_BYTES(__VA_ARGS__), __VA_ARGS__)
+#define REFUSED_SET(...)     ANY_FREED(SET_BYTES(__VA_ARGS__), __VA_ARGS__)
+#define REFUSED_CAPTURE(...) (ANY_FREED(0, __VA_ARGS__) || REFUSED_FILLS(__VA_ARGS__, 0, 0, 0))
+#define REFUSED_LAUNCH(...)  false
+#define REFUSED_WORK(...)    false
+#define REFUSED_EVENT(...)   false
+#define REFUSED_QUERY(...)   false
+#define REFUSED_ALLOC(...)   HANDLES_PICK(__VA_ARGS__, 0)
 /* cuMemMapArrayAsync: only tile pools, which are the driver's own, can be behind arrays */
 #define HANDLES_PICK(a, b, ...)                                                                \
     gs_virtual_is_behind(AS(CUarrayMapInfo_v1 *, a), AS(unsigned, b))
@@ -87,34 +86,26 @@ static void look_at_fill(CUgraphNode node, CUgraphNodeType type, void *refused)
 
     if (type == CU_GRAPH_NODE_TYPE_MEMSET &&
         gs_driver.cuGraphMemsetNodeGetParams(node, &set) == CUDA_SUCCESS && gs_freed_set(&set))
-        *(CUgraphNode *)refused = node;
+        *(bool *)refused = true;
 }
 
-/* cuGraphInstantiate's kinds, and those that change what it made: the driver (580) makes nothing
- * of a graph whose fills lie in memory that was freed, or beside memory. */
-static bool has_refused_fill(CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params,
-                             CUgraphExecUpdateResultInfo *update, CUgraphExecUpdateResult *why)
+/* cuGraphInstantiate's kinds: the driver (580) makes nothing of a graph whose fills lie in memory
+ * that was freed, or beside memory. */
+static bool has_refused_fill(CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-    CUgraphNode refused = NULL;
+    bool refused = false;
 
     if (graph != NULL && gs_driver_load())
         gs_graph_walk(graph, look_at_fill, &refused);
-    if (refused != NULL && params != NULL) {
+    if (refused && params != NULL) {
         params->hErrNode_out = NULL;
         params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
     }
-    if (refused != NULL && update != NULL)
-        *update = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR,
-                                                .errorNode = refused};
-    if (refused != NULL && why != NULL)
-        *why = CU_GRAPH_EXEC_UPDATE_ERROR;
-    return refused != NULL;
+    return refused;
 }
-#define REFUSED_FILLS(a, b, c, d, ...)                                                         \
-    ((HAS(CUgraphExec *, a) || AS(CUgraphExec, a) != 0) &&                                     \
-     has_refused_fill(HAS(CUgraph, c) ? AS(CUgraph, c) : AS(CUgraph, b),                       \
-                      AS(CUDA_GRAPH_INSTANTIATE_PARAMS *, c),                                  \
-                      AS(CUgraphExecUpdateResultInfo *, c), AS(CUgraphExecUpdateResult *, d)))
+#define REFUSED_FILLS(a, b, c, ...)                                                            \
+    (HAS(CUgraphExec *, a) &&                                                                  \
+     has_refused_fill(AS(CUgraph, b), AS(CUDA_GRAPH_INSTANTIATE_PARAMS *, c)))
 
 /* A fill in a graph may leave its context to the driver, which takes the memory's (driver_api.def).
  * What is mapped behind ours has none; nor has memory of pools, whose fill the driver refuses. */
@@ -198,25 +189,15 @@ static CUresult refusal_on(bool sets, bool per_thread, CUstream stream)
         return CUDA_ERROR_INVALID_VALUE;
     return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ? result : gs_context_refusal();
 }
-/* of a capture's calls, only those that change what can be launched have an answer of their own */
-static CUresult refusal_of(bool updates)
-{
-    const CUresult result = gs_context_refusal();
-
-    return updates && result == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
-                                                         : result;
-}
-#define REFUSAL_COPY(args, per_thread, ...) refusal_on(false, per_thread, FIRST(__VA_ARGS__, 0))
-#define REFUSAL_SET(args, per_thread, ...)  refusal_on(true, per_thread, FIRST(__VA_ARGS__, 0))
-#define REFUSAL_CAPTURE(args, ...)          refusal_of(UPDATES args)
-#define REFUSAL_LAUNCH                      REFUSAL_CAPTURE
-#define REFUSAL_WORK                        REFUSAL_CAPTURE
-#define REFUSAL_EVENT                       REFUSAL_CAPTURE
-#define REFUSAL_QUERY                       REFUSAL_CAPTURE
-#define REFUSAL_ALLOC                       REFUSAL_CAPTURE
-#define FIRST(stream, ...)                  stream
-#define UPDATES(...)                        UPDATES_PICK(__VA_ARGS__, 0, 0)
-#define UPDATES_PICK(a, b, c, ...)          (HAS(CUgraphExec, a) && (HAS(CUgraph, b) || HAS(CUgraph, c)))
+#define REFUSAL_COPY(per_thread, ...)    refusal_on(false, per_thread, FIRST(__VA_ARGS__, 0))
+#define REFUSAL_SET(per_thread, ...)     refusal_on(true, per_thread, FIRST(__VA_ARGS__, 0))
+#define REFUSAL_CAPTURE(per_thread, ...) gs_context_refusal()
+#define REFUSAL_LAUNCH                   REFUSAL_CAPTURE
+#define REFUSAL_WORK                     REFUSAL_CAPTURE
+#define REFUSAL_EVENT                    REFUSAL_CAPTURE
+#define REFUSAL_QUERY                    REFUSAL_CAPTURE
+#define REFUSAL_ALLOC                    REFUSAL_CAPTURE
+#define FIRST(stream, ...)               stream
 
 /* A call that went through the closed gate may be about memory that is away. */
 static bool lacks_memory(unsigned pass)
@@ -232,7 +213,7 @@ static bool lacks_memory(unsigned pass)
         CUresult result;                                                                       \
                                                                                                \
         if (REFUSED_##family args) {                                                           \
-            result = REFUSAL_##family(args, sizeof #variant > 1, stream);                      \
+            result = REFUSAL_##family(sizeof #variant > 1, stream);                            \
             if (result != CUDA_SUCCESS)                                                        \
                 return result;                                                                 \
         }                                                                                      \
