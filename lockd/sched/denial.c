@@ -32,7 +32,8 @@ bool sched_denial_by_word(const struct sched_device *device)
            !lockd_list_empty(&device->books.stopping);
 }
 
-bool sched_denial_overdue(const struct sched_member *member, uint64_t now)
+/* It should have left some time ago: what others report since was measured after that. */
+static bool is_overdue(const struct sched_member *member, uint64_t now)
 {
     return !member->party->turn.held && !lockd_list_empty(&member->books.stopping) &&
            sched_less(now, sched_max(member->books.leaves, member->stopped)) >= RESTART_SETTLE;
@@ -45,7 +46,7 @@ uint64_t sched_denial_overdue_bytes(const struct sched_device *device, uint64_t 
     if (!sched_denial_by_word(device))
         return 0;
     lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
-        if (sched_denial_overdue(member, now))
+        if (is_overdue(member, now))
             bytes += member->books.share.resident - member->books.share.unsure;
     }
     return bytes;
@@ -68,7 +69,7 @@ void sched_denial_found(struct sched_member *by, uint64_t device_free, uint64_t 
                                        device->books.sum.unsure -
                                        sched_denial_overdue_bytes(device, now));
     lockd_each (struct sched_member, member, &device->books.stopping, books.stopping) {
-        if (sched_denial_overdue(member, sched_less(now, MOVED_BY)) &&
+        if (is_overdue(member, sched_less(now, MOVED_BY)) &&
             sched_denial_is_other(member, by) && member->report.claimed > user->found + spare)
             sched_denial_note(member);
     }
@@ -93,9 +94,8 @@ static const struct sched_user_late *late_of(const struct sched_device *device,
         const struct sched_party_books *party = &member->party->books;
 
         if (member->client->user == user->id) {
-            late->kin +=
-                sched_denial_overdue(member, late->judge_asked) ? books->share.hold : 0;
-        } else if (user->found_at != 0 && sched_denial_overdue(member, user->found_at)) {
+            late->kin += is_overdue(member, late->judge_asked) ? books->share.hold : 0;
+        } else if (user->found_at != 0 && is_overdue(member, user->found_at)) {
             late->others.hold += books->share.hold;
             late->others.busy += sched_min(books->share.kept, party->need_busy);
             late->others.lost += sched_min(books->share.kept, party->lost);
@@ -113,7 +113,7 @@ uint64_t sched_denial_kin_bytes(const struct sched_party *party)
         return 0;
     bytes = late_of(device, party->wanting.user)->kin;
     lockd_each (const struct sched_member, member, &party->members, of_party) {
-        if (sched_denial_overdue(member, device->measure.judge_asked))
+        if (is_overdue(member, device->measure.judge_asked))
             bytes = sched_less(bytes, member->books.share.hold);
     }
     return bytes;
@@ -162,7 +162,7 @@ static bool has_false_kin(const struct sched_member *member, uint64_t now)
 static bool is_moving(const struct sched_member *member, uint64_t now)
 {
     return member->books.share.unsure_most != 0 &&
-           !sched_denial_overdue(member, sched_less(now, MOVED_BY));
+           !is_overdue(member, sched_less(now, MOVED_BY));
 }
 
 /* The part of a claim that may be wrong. by_process: of a claim beyond the bytes that the card
@@ -177,7 +177,7 @@ static uint64_t doubtful_part(const struct sched_member *member, bool by_process
         return 0;
     if (by_process)
         return sched_min(claim - shown, excess);
-    return sched_denial_overdue(member, sched_less(now, SILENT)) ? sched_min(claim, excess) : 0;
+    return is_overdue(member, sched_less(now, SILENT)) ? sched_min(claim, excess) : 0;
 }
 
 static void deny_member(struct sched_member *member, uint64_t most, uint64_t now)

@@ -18,9 +18,8 @@ static inline bool sched_denial_is_other(const struct sched_member *member,
 void sched_denial_note(struct sched_member *member);
 /* Only programs can tell whether what should have left has left. */
 bool sched_denial_by_word(const struct sched_device *device);
-/* It should have left some time ago: what others report since was measured after that. */
-bool sched_denial_overdue(const struct sched_member *member, uint64_t now);
-/* The bytes that such programs say they have, where only programs can tell: they may have less. */
+/* The bytes that programs which should have left some time ago say they have, where only programs
+ * can tell: they may have less. */
 uint64_t sched_denial_overdue_bytes(const struct sched_device *device, uint64_t now);
 /* The program measured that so much is free. */
 void sched_denial_found(struct sched_member *by, uint64_t device_free, uint64_t now);

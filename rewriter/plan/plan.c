@@ -35,7 +35,8 @@ static uint64_t append_name(struct elf_plan *plan, const char *prefix, const cha
     return offset;
 }
 
-int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *err)
+/* Decides which imports are routed, and makes their names. */
+static int make_names(struct elf_plan *plan, const char *runtime, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
     const uint16_t global = VER_NDX_GLOBAL;
@@ -127,7 +128,7 @@ bool elf_origin_is_used(const struct elf_image *image)
     return false;
 }
 
-/* Adds the entry's new name behind those of elf_plan_names(). 0 or -ENOMEM. */
+/* Adds the entry's new name behind those of make_names(). 0 or -ENOMEM. */
 static int pin_name(struct elf_plan *plan, Elf64_Dyn *entry)
 {
     char *name =
@@ -357,7 +358,7 @@ static int plan_padding(struct elf_plan *plan, const char *runtime, struct gs_er
 /* Everything new goes behind the end of the file. */
 static int plan_growth(struct elf_plan *plan, const char *runtime, struct gs_err *err)
 {
-    int ret = elf_plan_names(plan, runtime, err);
+    int ret = make_names(plan, runtime, err);
 
     ret = ret ?: elf_plan_needed(plan, err);
     ret = ret ?: elf_plan_origin(plan);

@@ -109,9 +109,6 @@ void elf_plan_deinit(struct elf_plan *plan);
 const char *elf_dynamic_way_text(enum elf_dynamic_way way);
 const char *elf_slot_way_text(enum elf_slot_way way);
 
-/* Decides which imports are routed, and makes their names. 0, or a negative errno with err
- * filled. */
-int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *err);
 /* Whether a name of the dynamic section contains $ORIGIN. */
 bool elf_origin_is_used(const struct elf_image *image);
 /* The name with origin in place of each $ORIGIN, to be freed by the caller. NULL: no memory. */

@@ -46,7 +46,8 @@ void gs_program_managed_end(struct gs_range *range)
     range->theirs = NULL;
 }
 
-uint64_t gs_program_managed_bytes(const struct gs_range *range, uint32_t chunk)
+/* The bytes of a chunk that are the program's; the last chunk may be longer. */
+static uint64_t bytes_of(const struct gs_range *range, uint32_t chunk)
 {
     const uint64_t from = chunk * range->chunk_bytes,
                    bytes = gs_range_chunk_bytes(range, chunk);
@@ -168,7 +169,7 @@ static bool first_span(const struct gs_spans *spans, uint64_t from, uint64_t to,
 static void advise_read_mostly(struct gs_range *range, uint32_t chunk, bool set)
 {
     uint64_t from = gs_range_chunk_address(range, chunk);
-    const uint64_t to = from + gs_program_managed_bytes(range, chunk);
+    const uint64_t to = from + bytes_of(range, chunk);
     struct gs_span span;
 
     for (; first_span(&range->theirs->read_mostly, from, to, &span); from = span.to)
@@ -182,7 +183,7 @@ static void advise_read_mostly(struct gs_range *range, uint32_t chunk, bool set)
 static CUresult place_theirs(struct gs_range *range, uint32_t chunk)
 {
     uint64_t from = gs_range_chunk_address(range, chunk);
-    const uint64_t to = from + gs_program_managed_bytes(range, chunk);
+    const uint64_t to = from + bytes_of(range, chunk);
     CUresult result = CUDA_SUCCESS;
     struct gs_span stays;
 
@@ -208,8 +209,7 @@ static CUresult send_theirs(struct gs_range *range, uint32_t chunk, CUstream str
     GS_WITH_MEMORY(range->theirs->moved = true);
     advise_read_mostly(range, chunk, false);
     return gs_driver.cuMemPrefetchAsync(gs_range_chunk_address(range, chunk),
-                                        gs_program_managed_bytes(range, chunk), CU_DEVICE_CPU,
-                                        stream);
+                                        bytes_of(range, chunk), CU_DEVICE_CPU, stream);
 }
 
 /* The chunk has been sent (moving), or the whole range ends, and its advice with it. */

@@ -32,9 +32,6 @@ void gs_program_managed_clear(struct gs_program_managed *theirs);
 /* Frees what the range has allocated for itself, but not the range. */
 void gs_program_managed_end(struct gs_range *range);
 
-/* The bytes of a chunk that are the program's; the last chunk may be longer. */
-uint64_t gs_program_managed_bytes(const struct gs_range *range, uint32_t chunk);
-
 /* The following under gs_memory_lock. */
 
 /* Adds the chunks that have room to the demand; the others are loose. */

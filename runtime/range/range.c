@@ -70,7 +70,8 @@ void gs_range_unshare(struct gs_range *range)
     range->device->accounts.pinned -= on_card(range);
 }
 
-void gs_range_forget_exports(struct gs_range *range)
+/* Frees all of the range's handles for other processes. */
+static void forget_exports(struct gs_range *range)
 {
     struct gs_export *export;
 
@@ -471,7 +472,7 @@ void gs_range_dispose(struct gs_range *range)
     if (range->device->sweep.cursor == range)
         range->device->sweep.cursor = range->next;
     gs_slab_free(range->slab);
-    gs_range_forget_exports(range);
+    forget_exports(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_program_managed_end(range);
     free(range->own);

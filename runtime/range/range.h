@@ -284,9 +284,6 @@ void gs_range_pin(struct gs_range *range);
 void gs_range_share(struct gs_range *range);
 void gs_range_unshare(struct gs_range *range);
 
-/* Frees all of the range's handles for other processes. */
-void gs_range_forget_exports(struct gs_range *range);
-
 /* True if one of these addresses is in a range, or in a range that has ended and still has
  * its address. */
 bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes);
