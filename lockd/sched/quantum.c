@@ -44,7 +44,7 @@ void sched_device_switched(struct sched_device *device, uint64_t ns)
 {
     const uint64_t mean = device->turns.switch_ns;
 
-    ns = sched_max(ns, 1);
+    ns = sched_clamp(ns, 1, 2 * sched_max(sched_device_switch(device), IDLE_MAX));
     device->turns.switch_ns = mean == 0 ? ns : mean - mean / 4 + ns / 4;
 }
 

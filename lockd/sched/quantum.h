@@ -9,7 +9,8 @@
 
 /* What a switch costs: measured, or guessed from what must move. */
 uint64_t sched_device_switch(const struct sched_device *device);
-/* A turn came to run so long after others were first stopped for it. */
+/* A turn came to run so long after others were first stopped for it. The first time may take many
+ * times as long as any later one, since memory of the host is pinned. */
 void sched_device_switched(struct sched_device *device, uint64_t ns);
 /* The settings, with values where they have none: 0, or LOCKD_AUTO of the bounds of a turn. */
 struct sched_settings sched_settings_in_force(const struct sched_settings *settings);
