@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * policy.h: which party comes next, for how long, and which may go before others. A policy
- * sees one party (or two) at a time and writes only the parts of a party that parts.h marks as
+ * sees one party (or two) at a time and writes only the parts of a party that objects.h marks as
  * the policy's. turns.c does the rest: what fits together, which party must stop for which,
  * and which may run meanwhile.
  */

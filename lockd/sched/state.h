@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * state.h: the structures behind scheduler.h; parts.h has the parts that they are made of. The
- * files of the room, bottom first; each calls only those before it in this list: ordered_set,
- * device, quantum, bursts, shares, policy_fair, policy, books, denial, measure, capacity, queue, together,
- * lease, gang, stop, turns, budget, plan. Above them settings, scheduler and info, which define
- * what scheduler.h declares.
- *
- * A *member* is a client on a device: it has memory and gets targets. A *party* is a gang on a
- * device: it takes turns. A *gang* is one client, or all clients of a group that fits on its
- * devices as a whole. An ordinary program is a gang of one party of one member.
+ * state.h: questions about the structures (objects.h) that several files ask. The files of the
+ * room, bottom first; each calls only those before it in this list: ordered_set, device, quantum,
+ * bursts, shares, policy_fair, policy, books, denial, measure, capacity, queue, together, lease,
+ * gang, stop, turns, budget, plan. Above them settings, scheduler and info, which define what
+ * scheduler.h declares.
  *
  * An event changes few members; those are *touched*, and only their device is planned, from
  * its sums and ordered sets. Nothing here looks at all members but a change of a device's mode
@@ -16,151 +12,7 @@
  */
 #pragma once
 
-#include "lockd/sched/parts.h"
-#include "lockd/sched/scheduler.h"
-#include "lockd/protocol/figures.h"
-
-/* A client on a device. */
-struct sched_member {
-    struct sched_client *client;
-    struct sched_device *device;
-    struct sched_party *party;
-    struct lockd_list of_client, of_device, of_party;
-    uint64_t quota;      /* a limit on this device alone; UINT64_MAX: none */
-    uint64_t budget;     /* decided: budget.c */
-    uint64_t trimmed_at; /* when spare bytes were last taken from it; 0: never */
-    uint64_t last_run;   /* device->clock when it last ran: victims go in this order */
-    uint64_t stopped;    /* when it was asked to stop: lease.c */
-    bool beyond;         /* what it lacks is to lie beyond the card, in this turn: stop.c */
-    struct sched_member_agenda agenda;
-    struct sched_member_report report;
-    struct sched_member_evidence evidence;
-    struct sched_member_sent sent;
-    struct sched_member_books books;
-    struct sched_member_time time;
-    struct sched_member_shortage shortage;
-    struct sched_member_eviction eviction;
-};
-
-/* A gang on a device: takes turns. */
-struct sched_party {
-    struct sched_gang *gang;
-    struct sched_device *device;
-    struct lockd_list of_gang; /* in order of UUID */
-    struct lockd_list of_device;
-    struct lockd_list members;
-    uint32_t member_count;
-    uint32_t weight;          /* its gang's */
-    struct lockd_list settle; /* on device->agenda.settle: does it wait, or hold? */
-    struct sched_party_wait wait;
-    struct sched_party_turn turn;
-    struct sched_party_time time;
-    struct sched_party_bursts bursts;
-    struct sched_party_fair fair;
-    struct sched_party_wanting wanting;
-    struct sched_party_share share;
-    struct sched_party_books books;
-};
-
-/* Programs that run at the same time or not at all. */
-struct sched_gang {
-    struct sched *sched;
-    struct lockd_list parties;
-    struct sched_group *group; /* whose clients these are, all of them; NULL: one client */
-    uint32_t party_count, held_count, client_count;
-    uint32_t wanting;  /* members with something to run */
-    uint32_t weight;   /* the highest of its members' */
-    uint32_t paused;   /* clients */
-    uint32_t deaf;     /* members that do not answer: nothing can come of a turn */
-    uint32_t evicting; /* members whose memory is to go out */
-    uint32_t blocked;  /* members that cannot stop before they get memory */
-    bool split;        /* some parties compute, and others have something to do */
-    bool runs;         /* all parties are held */
-    bool gives_way;    /* had its place somewhere for too long and could not use it */
-    uint64_t retry_at; /* ... until then */
-    uint64_t complete; /* all that had something to run did: the turn's time counts from here */
-    bool out;          /* was evicted; comes back when it has something to run */
-    struct sched_gang_closing closing;
-    struct sched_gang_forming *forming; /* NULL: it has formed, or is no job of ranks */
-};
-
-/* Clients of one user that name it, or that were found to be one job. */
-struct sched_group {
-    struct sched *sched;
-    struct lockd_list link, clients;
-    struct lockd_list marked; /* on sched->groups_marked: its size is to be looked at */
-    struct sched_gang *gang;  /* of all of them; NULL: they are apart, or on no device yet */
-    bool apart;               /* too large for one of its devices: each takes turns by itself */
-    bool unsaid;              /* ... which the caller has not been told */
-    uint64_t fits_since;      /* it is apart and would fit; LOCKD_NEVER */
-    uint32_t user;
-    uint64_t kin;    /* they do not name it: lockd/programs found them; 0: they do */
-    uint64_t number; /* for people */
-    char name[32];
-    char too_small[64]; /* the device */
-};
-
-struct sched_device {
-    struct sched *sched;
-    struct lockd_totals *totals;
-    struct lockd_list link; /* on sched->devices */
-    struct lockd_list members, parties;
-    uint32_t member_count, party_count;
-    uint64_t clock; /* a counter, for the order of events */
-    /* The latest time to look again: at the whole device; at its holders, and at programs that
-     * were asked to stop (stop.c); at programs whose memory is to leave (stop.c). */
-    uint64_t deadline, grace_at, stop_at, evict_at;
-    struct sched_device_identity identity;
-    struct sched_device_agenda agenda;
-    struct sched_device_measure measure;
-    struct sched_device_space space;
-    struct sched_device_books books;
-    struct sched_device_waiting waiting;
-    struct sched_device_turns turns;
-    struct sched_device_revoke revoke;
-    struct sched_device_cleared cleared;
-    struct sched_device_told told;
-    struct sched_device_fair fair;
-    struct sched_device_wanting wanting;
-    struct sched_device_share share;
-};
-
-struct sched_client {
-    struct lockd_list link, members;
-    struct sched *sched;
-    struct sched_gang *gang; /* from its first state on, and its group */
-    struct sched_group *in_group;
-    struct lockd_list of_group;
-    void *owner;
-    uint32_t member_count, weight, user;
-    int32_t priority;
-    enum gs_wire_class class;
-    uint64_t limit;      /* on one device, bytes; UINT64_MAX: none */
-    uint64_t quota_next; /* the quota of the next member */
-    char group[32];
-    uint64_t kin;   /* the group that it was found to be in; 0: none */
-    uint32_t ranks; /* of its job on this machine; 1: not known how many; 0: it is no rank */
-    bool paused;
-    bool contradicted, silent;      /* the caller has not been told: measure.c, budget.c */
-    uint32_t last;                  /* members that go last: it counts as background: plan.c */
-    bool away;                      /* a guard holds it: nothing of it is on any device */
-    struct sched_client_left *left; /* NULL: it has left none */
-    struct sched_client_host host;
-};
-
-struct sched {
-    struct sched_settings settings;
-    uint64_t created;
-    struct lockd_list clients, devices, groups, groups_marked, unsent, pending, claims;
-    struct lockd_list totals; /* of devices, also of those that are gone */
-    uint64_t groups_at;       /* when a group may come together again */
-    uint64_t group_numbers;
-    bool remarkable;     /* there is something of which the caller has not been told */
-    uint32_t giving_way; /* gangs */
-    uint32_t background; /* clients of that class */
-    struct sched_host host;
-    struct sched_forming forming;
-};
+#include "lockd/sched/objects.h"
 
 /* Its reports contradict the card, or a program of another user: it goes last, and outside of its
  * turns has no more than can be there. */
