@@ -402,7 +402,7 @@ struct sched_why sched_client_why(const struct sched_client *client, const uint8
         return make_why(GS_WHY_NONE, NULL, LOCKD_NEVER);
     if (member->sent.ended)
         return make_why(GS_WHY_SILENT, NULL, LOCKD_NEVER);
-    if (sched_gang_waits_to_form(party->gang))
+    if (party->gang->forming.waits)
         return make_why(GS_WHY_FORMS, NULL, LOCKD_NEVER);
     if (sched_party_hopeless(party))
         return make_why(GS_WHY_TOO_LARGE, NULL, LOCKD_NEVER);

@@ -289,25 +289,23 @@ struct sched_gang {
         bool passed; /* because it does not get ahead, not because its turn is over */
     } closing;
 
-    struct sched_gang_forming *forming; /* NULL: it has formed, or is no job of ranks */
-};
-
-/* A gang that is forming: together.c. */
-struct sched_gang_forming {
-    struct lockd_list link; /* on sched->forming.gangs */
-    struct sched_gang *gang;
-    uint32_t ranks; /* of the job on this machine; 0: nobody knows */
-    uint64_t left;  /* ns that it runs without a change before it has formed */
-    uint64_t counted_at;
-    uint64_t came_at; /* when the last of its ranks did */
-    uint64_t begun;   /* its forming turn: when it began */
-    uint64_t until;  /* ... ends if another one waits for it; LOCKD_NEVER: it has not run yet */
-    uint64_t had_at; /* when its last one ended; 0: it has had none */
-    uint64_t user_had_at; /* when a gang of its user last had one, while it waited; 0: never */
-    bool turn;            /* has a forming turn */
-    bool waits;           /* for a forming turn: it may not begin to run */
-    bool awaited;         /* others wait for its turn to end */
-    bool over;            /* ... which is to end now */
+    struct sched_gang_forming { /* a job of ranks that is forming: together.c */
+        struct lockd_list link; /* on sched->forming.gangs; else it has formed, or is none */
+        uint32_t ranks;         /* of the job on this machine; 0: nobody knows */
+        uint64_t left;          /* ns that it runs without a change before it has formed */
+        uint64_t counted_at;
+        uint64_t came_at; /* when the last of its ranks did */
+        uint64_t begun;   /* its forming turn: when it began */
+        uint64_t
+            until; /* ... ends if another one waits for it; LOCKD_NEVER: it has not run yet */
+        uint64_t had_at; /* when its last one ended; 0: it has had none */
+        uint64_t
+            user_had_at; /* when a gang of its user last had one, while it waited; 0: never */
+        bool turn;       /* has a forming turn */
+        bool waits;      /* for a forming turn: it may not begin to run before it */
+        bool awaited;    /* others wait for its turn to end */
+        bool over;       /* ... which is to end now */
+    } forming;
 };
 
 /* Clients of one user that name it, or that were found to be one job. */

@@ -50,10 +50,9 @@ static void note_again(struct sched_party *party, uint64_t now)
 void sched_queue_enter(struct sched_party *party, uint64_t now)
 {
     struct sched_device *device = party->device;
-    struct sched_order *of =
-        sched_party_hopeless(party) || sched_gang_waits_to_form(party->gang)
-            ? &device->waiting.apart
-            : &device->waiting.queue;
+    struct sched_order *of = sched_party_hopeless(party) || party->gang->forming.waits
+                                 ? &device->waiting.apart
+                                 : &device->waiting.queue;
     const bool first = sched_party_blocked(party);
     const struct sched_policy *policy = sched_policy_of(device);
     struct sched_node *at = &party->wait.queued;
@@ -233,7 +232,7 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
     if (first != NULL || device->turns.holder_count != 0)
         return first;
     sched_each_queued (party, &device->waiting.apart) {
-        if (!sched_gang_waits_to_form(party->gang))
+        if (!party->gang->forming.waits)
             return party;
     }
     return NULL;

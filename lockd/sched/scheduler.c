@@ -201,7 +201,7 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
     if (member->report.demand != sched_max(state->demand, resident))
         sched_agenda_mark(member->client->in_group);
     if (member->report.demand < sched_max(state->demand, resident))
-        sched_together_grew(member->party->gang);
+        member->party->gang->forming.left = GRACE;
     member->report.demand = sched_max(state->demand, resident);
     member->report.resident = resident;
     member->report.claimed = claimed;

@@ -139,17 +139,6 @@ static inline bool sched_party_hopeless(const struct sched_party *party)
     return false;
 }
 
-/* The gang may not begin to run before its forming turn. */
-static inline bool sched_gang_waits_to_form(const struct sched_gang *gang)
-{
-    return gang->forming != NULL && gang->forming->waits;
-}
-
-static inline bool sched_gang_has_forming_turn(const struct sched_gang *gang)
-{
-    return gang->forming != NULL && gang->forming->turn;
-}
-
 static inline bool sched_gang_wants(const struct sched_gang *gang)
 {
     return gang->wanting != 0 && !sched_gang_is_held_off(gang) && gang->deaf == 0;

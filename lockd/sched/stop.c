@@ -34,7 +34,7 @@ static int overflow_rank(const struct sched_party *party)
         return -1;
     if (!sched_gang_wants(party->gang) && !silent)
         return 6;
-    if (sched_gang_has_forming_turn(party->gang))
+    if (party->gang->forming.turn)
         return more ? 0 : 1;
     if (silent || party->gang->closing.by != NULL)
         return 5; /* closing: another gang would have to be asked from the beginning */

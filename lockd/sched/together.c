@@ -116,57 +116,42 @@ static bool are_of_one_user(const struct sched_gang *a, const struct sched_gang 
     return a->party_count != 0 && b->party_count != 0 && user_of(a) == user_of(b);
 }
 
-/* Without memory it counts as formed. */
 void sched_together_outgrew(struct sched_gang *gang, uint64_t now)
 {
+    struct sched_gang_forming *forming = &gang->forming;
     uint64_t ranks = 0; /* the most that a program of it has said */
 
     sched_each_of_gang (member, gang)
         ranks = sched_max(ranks, member->client->ranks);
     if (ranks == 0) /* none of them is a rank */
         return;
-    if (gang->forming == NULL) {
-        gang->forming = calloc(1, sizeof *gang->forming);
-        if (gang->forming == NULL)
-            return;
-        gang->forming->gang = gang;
-        gang->forming->came_at = gang->forming->counted_at = now;
-        lockd_each (const struct sched_gang_forming, each, &gang->sched->forming.gangs, link) {
-            if (are_of_one_user(each->gang, gang))
-                gang->forming->user_had_at = each->user_had_at;
+    if (lockd_list_empty(&forming->link)) {
+        forming->came_at = forming->counted_at = now;
+        lockd_each (struct sched_gang, other, &gang->sched->forming.gangs, forming.link) {
+            if (are_of_one_user(other, gang))
+                forming->user_had_at = other->forming.user_had_at;
         }
-        lockd_list_append(&gang->sched->forming.gangs, &gang->forming->link);
+        lockd_list_append(&gang->sched->forming.gangs, &forming->link);
     }
-    gang->forming->ranks = ranks > 1 ? (uint32_t)ranks : 0;
-    gang->forming->left = GRACE;
+    forming->ranks = ranks > 1 ? (uint32_t)ranks : 0;
+    forming->left = GRACE;
 }
 
 void sched_together_formed(struct sched_gang *gang)
 {
-    if (gang->forming == NULL)
-        return;
-    lockd_list_remove(&gang->forming->link);
-    free(gang->forming);
-    gang->forming = NULL;
+    lockd_list_remove(&gang->forming.link);
+    gang->forming = (struct sched_gang_forming){.turn = false};
 }
 
 void sched_together_came(struct sched_gang *gang, uint64_t now)
 {
     sched_together_outgrew(gang, now);
-    if (gang->forming != NULL)
-        gang->forming->came_at = now;
-}
-
-void sched_together_grew(struct sched_gang *gang)
-{
-    if (gang->forming != NULL)
-        gang->forming->left = GRACE;
+    gang->forming.came_at = now;
 }
 
 static bool is_missing_ranks(const struct sched_gang *gang, uint64_t now)
 {
-    return gang->client_count < gang->forming->ranks &&
-           now - gang->forming->came_at < 6 * GRACE;
+    return gang->client_count < gang->forming.ranks && now - gang->forming.came_at < 6 * GRACE;
 }
 
 /* The gang has places, or may be computing still. stuck: or is in a kernel without an end. */
@@ -182,7 +167,7 @@ static bool has_or_computes(const struct sched_gang *gang, bool stuck)
 
 static bool has_all_ranks(const struct sched_gang *gang)
 {
-    return gang->forming->ranks != 0 && gang->client_count >= gang->forming->ranks;
+    return gang->forming.ranks != 0 && gang->client_count >= gang->forming.ranks;
 }
 
 /* May each of them hold what the other one waits for? */
@@ -210,26 +195,26 @@ static bool is_in_the_running(const struct sched_gang *gang)
 /* A gang of its user has begun or ended a forming turn. */
 static void note_user(struct sched_gang *gang, uint64_t now)
 {
-    lockd_each (struct sched_gang_forming, each, &gang->sched->forming.gangs, link) {
-        if (are_of_one_user(each->gang, gang))
-            each->user_had_at = now;
+    lockd_each (struct sched_gang, other, &gang->sched->forming.gangs, forming.link) {
+        if (are_of_one_user(other, gang))
+            other->forming.user_had_at = now;
     }
 }
 
 static void begin_turn(struct sched_gang *gang, uint64_t now)
 {
-    gang->forming->turn = true;
-    gang->forming->begun = now;
-    gang->forming->until = LOCKD_NEVER;
+    gang->forming.turn = true;
+    gang->forming.begun = now;
+    gang->forming.until = LOCKD_NEVER;
     note_user(gang, now);
 }
 
 static void end_turn(struct sched_gang *gang, uint64_t now)
 {
-    if (!gang->forming->turn)
+    if (!gang->forming.turn)
         return;
-    gang->forming->turn = gang->forming->over = false;
-    gang->forming->had_at = now;
+    gang->forming.turn = gang->forming.over = false;
+    gang->forming.had_at = now;
     note_user(gang, now);
 }
 
@@ -237,10 +222,10 @@ static void end_turn(struct sched_gang *gang, uint64_t now)
 
 static void set_waits(struct sched_gang *gang, bool waits, bool awaited)
 {
-    if (gang->forming->waits == waits && gang->forming->awaited == awaited)
+    if (gang->forming.waits == waits && gang->forming.awaited == awaited)
         return;
-    gang->forming->waits = waits;
-    gang->forming->awaited = awaited;
+    gang->forming.waits = waits;
+    gang->forming.awaited = awaited;
     sched_agenda_settle_gang(gang);
 }
 
@@ -254,19 +239,20 @@ static bool runs_whole(const struct sched_gang *gang)
     return gang->runs && gang->complete != 0 && gang->closing.by == NULL;
 }
 
-/* Its time without changes runs while all of it run. */
-static void count_forming(struct sched_gang *gang, uint64_t now)
+/* Its time without changes runs while all of it run. Returns whether it has formed. */
+static bool count_forming(struct sched_gang *gang, uint64_t now)
 {
-    struct sched_gang_forming *forming = gang->forming;
+    struct sched_gang_forming *forming = &gang->forming;
 
     if (runs_whole(gang))
         forming->left = sched_less(forming->left, now - forming->counted_at);
     forming->counted_at = now;
     if (forming->left != 0 || is_missing_ranks(gang, now))
-        return;
+        return false;
     end_turn(gang, now);
     set_waits(gang, false, false);
     sched_together_formed(gang);
+    return true;
 }
 
 /* A gang that runs has the turn, however it came to run: a new daemon finds it so. A gang that
@@ -274,7 +260,7 @@ static void count_forming(struct sched_gang *gang, uint64_t now)
  * after a turn in vain it waits like others. */
 static void look_at_turn(struct sched_gang *gang, bool settling, uint64_t now)
 {
-    struct sched_gang_forming *forming = gang->forming;
+    struct sched_gang_forming *forming = &gang->forming;
     const bool has = has_or_computes(gang, false);
 
     if (!forming->turn && (!forming->waits || settling) && has_or_computes(gang, true))
@@ -295,21 +281,21 @@ static void look_at_turn(struct sched_gang *gang, bool settling, uint64_t now)
 /* Is `a` before `b`, of the gangs that wait for forming turns? */
 static bool comes_before(const struct sched_gang *a, const struct sched_gang *b)
 {
-    const bool stuck = a->forming->had_at == 0 && has_or_computes(a, true);
+    const bool stuck = a->forming.had_at == 0 && has_or_computes(a, true);
 
-    if (stuck != (b->forming->had_at == 0 && has_or_computes(b, true)))
+    if (stuck != (b->forming.had_at == 0 && has_or_computes(b, true)))
         return stuck;
-    if (a->forming->user_had_at != b->forming->user_had_at)
-        return a->forming->user_had_at < b->forming->user_had_at;
-    return a->forming->had_at < b->forming->had_at;
+    if (a->forming.user_had_at != b->forming.user_had_at)
+        return a->forming.user_had_at < b->forming.user_had_at;
+    return a->forming.had_at < b->forming.had_at;
 }
 
 /* Is there a rival with a forming turn; or, turn false, a rival that may run and has none? */
 static bool has_rival(const struct sched_gang *gang, bool turn)
 {
-    lockd_each (const struct sched_gang_forming, other, &gang->sched->forming.gangs, link) {
-        if (other->turn == turn && (turn || is_in_the_running(other->gang)) &&
-            are_rivals(gang, other->gang))
+    lockd_each (struct sched_gang, other, &gang->sched->forming.gangs, forming.link) {
+        if (other->forming.turn == turn && (turn || is_in_the_running(other)) &&
+            are_rivals(gang, other))
             return true;
     }
     return false;
@@ -333,17 +319,17 @@ static void give_turns(struct sched *sched, bool settling, uint64_t now)
 {
     struct sched_gang *next = NULL; /* the first of those that wait for forming turns */
 
-    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
-        if (!forming->turn && is_in_the_running(forming->gang) &&
-            (next == NULL || comes_before(forming->gang, next)))
-            next = forming->gang;
+    lockd_each (struct sched_gang, gang, &sched->forming.gangs, forming.link) {
+        if (!gang->forming.turn && is_in_the_running(gang) &&
+            (next == NULL || comes_before(gang, next)))
+            next = gang;
     }
     if (next != NULL && !settling && !has_rival(next, true))
         begin_turn(next, now);
-    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
-        struct sched_gang *gang = forming->gang;
+    lockd_each (struct sched_gang, gang, &sched->forming.gangs, forming.link) {
+        const struct sched_gang_forming *forming = &gang->forming;
         const bool kept = has_rival(gang, true) ||
-                          (next != NULL && !next->forming->turn && are_rivals(gang, next));
+                          (next != NULL && !next->forming.turn && are_rivals(gang, next));
 
         if (!kept && !settling && !forming->turn && is_in_the_running(gang))
             begin_turn(gang, now); /* now: its rivals, which come later, wait for it */
@@ -362,19 +348,20 @@ void sched_together_let_next(struct sched *sched, uint64_t now)
     if (lockd_list_empty(&sched->forming.gangs))
         return;
     settling = is_settling(sched, now);
-    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link)
-        count_forming(forming->gang, now);
-    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link)
-        look_at_turn(forming->gang, settling, now);
+    lockd_each (struct sched_gang, gang, &sched->forming.gangs, forming.link) {
+        if (!count_forming(gang, now))
+            look_at_turn(gang, settling, now);
+    }
     give_turns(sched, settling, now);
     if (settling)
         sched->forming.at = sched->created + RETURN_WINDOW;
-    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
+    lockd_each (struct sched_gang, gang, &sched->forming.gangs, forming.link) {
+        const struct sched_gang_forming *forming = &gang->forming;
         uint64_t look = LOCKD_NEVER; /* when time alone changes something */
 
-        if (runs_whole(forming->gang) && forming->left != 0)
+        if (runs_whole(gang) && forming->left != 0)
             look = now + forming->left;
-        if (is_missing_ranks(forming->gang, now))
+        if (is_missing_ranks(gang, now))
             sched_sooner(&look, forming->came_at + 6 * GRACE);
         if (forming->awaited && !forming->over)
             sched_sooner(&look, sched_min(forming->until, forming->begun + 3 * GRACE));
@@ -384,8 +371,8 @@ void sched_together_let_next(struct sched *sched, uint64_t now)
 
 bool sched_together_is_patient(const struct sched_gang *gang, uint64_t now)
 {
-    return gang->client_count > 1 && sched_gang_has_forming_turn(gang) &&
-           !gang->forming->over && now - gang->forming->begun < 6 * GRACE;
+    return gang->client_count > 1 && gang->forming.turn && !gang->forming.over &&
+           now - gang->forming.begun < 6 * GRACE;
 }
 
 bool sched_together_is_awaited(const struct sched_device *device, bool waits)
@@ -393,9 +380,9 @@ bool sched_together_is_awaited(const struct sched_device *device, bool waits)
     if (lockd_list_empty(&device->sched->forming.gangs))
         return false;
     lockd_each (const struct sched_party, party, &device->parties, of_device) {
-        const struct sched_gang_forming *forming = party->gang->forming;
+        const struct sched_gang_forming *forming = &party->gang->forming;
 
-        if (forming != NULL && (forming->awaited || (waits && forming->waits)))
+        if (forming->awaited || (waits && forming->waits))
             return true;
     }
     return false;

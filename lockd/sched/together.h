@@ -22,9 +22,7 @@ void sched_together_heard(const struct sched_gang *gang);
 void sched_together_came(struct sched_gang *gang, uint64_t now);
 /* The gang is no longer forming. */
 void sched_together_formed(struct sched_gang *gang);
-/* A program of the gang needs more memory than before. */
-void sched_together_grew(struct sched_gang *gang);
-/* ... and there is no room for that. */
+/* A program of the gang needs more memory than there is room for. */
 void sched_together_outgrew(struct sched_gang *gang, uint64_t now);
 /* Decides which of the gangs that are forming may run. Before the plans of devices. */
 void sched_together_let_next(struct sched *sched, uint64_t now);

@@ -106,9 +106,7 @@ static void stop_early(struct sched_device *device, uint64_t now)
     if (device->sched->background == 0 && lockd_list_empty(&device->sched->forming.gangs))
         return;
     lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
-        const struct sched_gang_forming *forming = party->gang->forming;
-
-        if ((stays_behind(device, party) || (forming != NULL && forming->over)) &&
+        if ((stays_behind(device, party) || party->gang->forming.over) &&
             sched_together_stop(party->gang, device, now))
             sched_lease_end(party->gang, now);
     }
