@@ -44,6 +44,7 @@ static void sort_victim(struct sched_member *member, bool busy)
 {
     struct sched_device *device = member->device;
     const struct sched_node *place = &member->party->wait.queued;
+    struct sched_node *victim = &member->books.victim;
     struct sched_order *of = NULL;
     uint64_t key = member->last_run;
     bool waits = false;
@@ -52,19 +53,16 @@ static void sort_victim(struct sched_member *member, bool busy)
         waits = sched_member_wants(member) || sched_gang_wants(member->party->gang);
         of = waits ? &device->books.victims_waiting : &device->books.victims_idle;
         if (waits) /* a party of a gang that waits elsewhere is further away than all */
-            key = sched_order_has(place) ? place->key : UINT64_MAX;
+            key = place->of != NULL ? place->key : UINT64_MAX;
     }
-    if (of == member->books.victim_of && (of == NULL || key == member->books.victim.key))
+    if (of == victim->of && (of == NULL || key == victim->key))
         return;
-    if (member->books.victim_of != NULL)
-        sched_order_remove(member->books.victim_of, &member->books.victim);
-    member->books.victim_of = of;
+    sched_order_remove(victim);
     if (of == NULL)
         return;
-    member->books.victim.key = key;
-    member->books.victim.number =
-        waits && sched_order_has(place) ? place->number : ++device->clock;
-    sched_order_insert(of, &member->books.victim);
+    victim->key = key;
+    victim->number = waits && place->of != NULL ? place->number : ++device->clock;
+    sched_order_insert(of, victim);
 }
 
 /* A false word could hide what somebody else has: beside programs of other users it counts as far as
@@ -107,20 +105,10 @@ static struct sched_share share_of(const struct sched_member *member, bool busy,
 
 static void count_share(struct sched_member *member, const struct sched_share *share)
 {
-    struct sched_device *device = member->device;
-    struct sched_share *sum = &device->books.sum, *old = &member->books.share;
+    struct sched_share *sum = &member->device->books.sum, *old = &member->books.share;
 
-    sum->demand += share->demand - old->demand;
-    sum->resident += share->resident - old->resident;
-    sum->pinned += share->pinned - old->pinned;
-    sum->hold += share->hold - old->hold;
-    sum->kept += share->kept - old->kept;
-    sum->given += share->given - old->given;
-    sum->beyond += share->beyond - old->beyond;
-    sum->held += share->held - old->held;
-    sum->unsure += share->unsure - old->unsure;
-    sum->unsure_most += share->unsure_most - old->unsure_most;
-    sum->loose += share->loose - old->loose;
+    for (size_t i = 0; i < sizeof *share / sizeof(uint64_t); i++)
+        ((uint64_t *)sum)[i] += ((const uint64_t *)share)[i] - ((const uint64_t *)old)[i];
     member->party->books.demand += share->demand - old->demand;
     *old = *share;
 }
@@ -241,10 +229,6 @@ static void count_party(struct sched_party *party, uint64_t now)
     party->books.counted_stopping = stopping;
     party->books.counted_stuck = stuck;
     count_split(party->gang);
-    /* what is still stopping, and what waits on other devices too, runs past nobody */
-    party->wait.queued.value = sched_party_busy(party) || party->gang->party_count > 1
-                                   ? UINT64_MAX
-                                   : party->books.need;
 }
 
 static void note_offer(struct sched_member *member, bool busy, uint64_t now)
@@ -434,7 +418,5 @@ void sched_books_forget(struct sched_member *member, uint64_t now)
     lockd_list_remove(&member->books.stopping);
     lockd_list_remove(&member->agenda.touched);
     lockd_list_remove(&member->sent.unsent);
-    if (member->books.victim_of != NULL)
-        sched_order_remove(member->books.victim_of, &member->books.victim);
-    member->books.victim_of = NULL;
+    sched_order_remove(&member->books.victim);
 }

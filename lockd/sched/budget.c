@@ -57,15 +57,13 @@ static void evict_members(struct sched_device *device, uint64_t missing, uint64_
             return;
         missing = take_budget(member, member->budget - member->report.resident, missing, now);
     }
-    while (missing > 0) {
-        struct sched_node *node = sched_order_first(&device->books.victims_idle);
-        struct sched_member *member;
+    while (missing > 0 &&
+           device->books.victims_idle.count + device->books.victims_waiting.count != 0) {
+        struct lockd_list *victim = device->books.victims_idle.count != 0
+                                        ? device->books.victims_idle.nodes.next
+                                        : device->books.victims_waiting.nodes.prev;
+        struct sched_member *member = sched_member_of(victim, books.victim.link);
 
-        if (node == NULL)
-            node = sched_order_last(&device->books.victims_waiting);
-        if (node == NULL)
-            return;
-        member = sched_member_of(node, books.victim);
         missing = take_budget(member, member->budget - member->report.stays, missing, now);
     }
 }
@@ -208,45 +206,43 @@ void sched_budget_plan(struct sched_device *device, uint64_t now)
 #define HOST_PART     80 /* per cent of what is available that programs may have */
 #define HOST_ROUNDING 8  /* blocks are larger than what is in them by up to this part */
 
-static void count_host(struct sched_client *client)
+/* The most that it may have. */
+static uint64_t host_hold(const struct sched_client_host *host)
 {
-    struct sched_host *sum = &client->sched->host;
-    struct sched_client_host *host = &client->host;
-    const struct sched_host_share old = host->share;
+    return host->told == UINT64_MAX ? host->used : sched_max(host->told, host->used);
+}
 
-    host->share = (struct sched_host_share){
-        .said = host->said,
-        .used = host->used,
-        .hold = host->told == UINT64_MAX ? host->used : sched_max(host->told, host->used),
-        .off = host->off,
-        .goal = host->goal,
-    };
-    sum->said += host->share.said - old.said;
-    sum->used += host->share.used - old.used;
-    sum->hold += host->share.hold - old.hold;
-    sum->off += host->share.off - old.off;
-    sum->goal += host->share.goal - old.goal;
+/* Takes a client's figures out of the sums (sign -1) before they change, and puts them in again (1). */
+static void count_host(struct sched_client *client, int sign)
+{
+    const struct sched_client_host *host = &client->host;
+    struct sched_host *sum = &client->sched->host;
+
+    sum->said += (uint64_t)sign * host->said;
+    sum->used += (uint64_t)sign * host->used;
+    sum->hold += (uint64_t)sign * host_hold(host);
+    sum->off += (uint64_t)sign * host->off;
+    sum->goal += (uint64_t)sign * host->goal;
 }
 
 void sched_host_forget(struct sched_client *client)
 {
-    client->host.said = client->host.used = client->host.wanted = 0;
-    client->host.off = client->host.goal = 0;
-    client->host.told = UINT64_MAX;
-    client->host.given = 0;
-    count_host(client);
+    count_host(client, -1);
     client->sched->host.changed = true;
 }
 
 static void set_host(struct sched_client *client, uint64_t budget)
 {
-    if (budget == client->host.budget)
+    struct sched_client_host *host = &client->host;
+
+    if (budget == host->budget)
         return;
-    client->host.budget = budget;
-    if (client->host.told == UINT64_MAX || budget > client->host.told)
-        client->host.told = budget;
-    client->host.given = sched_max(client->host.given, budget);
-    count_host(client);
+    count_host(client, -1);
+    host->budget = budget;
+    if (host->told == UINT64_MAX || budget > host->told)
+        host->told = budget;
+    host->given = sched_max(host->given, budget);
+    count_host(client, 1);
     lockd_each (struct sched_member, member, &client->members, of_client)
         sched_agenda_touch(member);
 }
@@ -254,11 +250,10 @@ static void set_host(struct sched_client *client, uint64_t budget)
 /* Changes a budget towards goal: up by what is free, and never for a trifle. */
 static void steer_budget(struct sched_client *client, uint64_t goal)
 {
-    const struct sched *sched = client->sched;
-    const uint64_t most =
-        client->host.share.hold + sched_less(sched->host.total, sched->host.hold);
-    const uint64_t to = sched_min(goal, most), now = client->host.budget;
-    const uint64_t step = sched_max(4 * CREDIT_STEP, goal / 16);
+    const struct sched_host *all = &client->sched->host;
+    const uint64_t most = host_hold(&client->host) + sched_less(all->total, all->hold),
+                   to = sched_min(goal, most), now = client->host.budget,
+                   step = sched_max(4 * CREDIT_STEP, goal / 16);
 
     if (now == UINT64_MAX || sched_less(now, to) >= step || sched_less(to, now) >= step ||
         (to > now && (to >= client->host.wanted || to == goal) && now < client->host.wanted))
@@ -285,59 +280,63 @@ void sched_host_report(struct sched_member *member, const struct gs_wire_state *
                        uint64_t now)
 {
     struct sched_client *client = member->client;
+    struct sched_client_host *host = &client->host;
+    const uint64_t total = client->sched->host.total;
     const bool back = state->target_seq != 0 && now - client->sched->created < RETURN_WINDOW;
     uint64_t demand = 0, off = 0;
     bool heard = true; /* of its budget, on all devices */
 
     lockd_each (const struct sched_member, each, &client->members, of_client) {
         demand += each->report.demand;
-        off += each->report.demand - sched_min(each->report.demand, each->report.resident);
-        heard = heard && each->report.echoed == each->sent.seq &&
-                each->sent.host == client->host.budget;
+        off += sched_less(each->report.demand, each->report.resident);
+        heard =
+            heard && each->report.echoed == each->sent.seq && each->sent.host == host->budget;
     }
-    if (client->host.budget == UINT64_MAX) /* it was not limited before */
-        client->host.given = sched_max(client->sched->host.total, back ? state->host_used : 0);
-    client->host.said = state->host_used;
-    client->host.used = sched_min(state->host_used, client->host.given);
-    client->host.wanted = sched_min(state->host_wanted, client->sched->host.total);
-    client->host.goal = sched_max(demand + demand / HOST_ROUNDING + 4 * CREDIT_STEP,
-                                  sched_max(client->host.wanted, client->host.used));
-    client->host.goal =
-        sched_min(client->host.goal, sched_max(client->sched->host.total, client->host.used));
-    client->host.off = sched_min(off, client->host.goal);
+    count_host(client, -1);
+    if (host->budget == UINT64_MAX) /* it was not limited before */
+        host->given = sched_max(total, back ? state->host_used : 0);
+    host->said = state->host_used;
+    host->used = sched_min(state->host_used, host->given);
+    host->wanted = sched_min(state->host_wanted, total);
+    host->goal = sched_max(demand + demand / HOST_ROUNDING + 4 * CREDIT_STEP,
+                           sched_max(host->wanted, host->used));
+    host->goal = sched_min(host->goal, sched_max(total, host->used));
+    host->off = sched_min(off, host->goal);
     if (heard)
-        client->host.told = client->host.budget;
-    count_host(client);
-    if (client->sched->host.total == UINT64_MAX)
+        host->told = host->budget;
+    count_host(client, 1);
+    if (total == UINT64_MAX)
         return;
     client->sched->host.changed = true;
-    if (client->host.budget == UINT64_MAX)
-        steer_budget(
-            client,
-            goal_of(client)); /* its first target has it, whichever client was looked at last */
+    if (host->budget ==
+        UINT64_MAX) /* its first target has it, whenever the last look at all was */
+        steer_budget(client, goal_of(client));
 }
 
 void sched_host_plan(struct sched *sched, uint64_t now)
 {
     const uint64_t set = sched->settings.host;
+    struct sched_host *host = &sched->host;
 
-    if (!sched->host.changed)
+    if (!host->changed)
         return;
-    if (sched->host.at != 0 && now - sched->host.at < LOOK_PAUSE) {
-        sched->host.deadline = sched->host.at + LOOK_PAUSE;
+    if (host->at != 0 && now - host->at < LOOK_PAUSE) {
+        host->deadline = host->at + LOOK_PAUSE;
         return;
     }
-    sched->host.changed = false;
-    sched->host.deadline = LOCKD_NEVER;
-    sched->host.at = now;
-    sched->host.total = set != 0 && set != LOCKD_AUTO ? set
-                        : sched->host.available == UINT64_MAX
-                            ? UINT64_MAX
-                            : (sched->host.available + sched->host.used) / 100 * HOST_PART;
+    host->changed = false;
+    host->deadline = LOCKD_NEVER;
+    host->at = now;
+    if (set != 0 && set != LOCKD_AUTO)
+        host->total = set;
+    else if (host->available == UINT64_MAX)
+        host->total = UINT64_MAX;
+    else
+        host->total = (host->available + host->used) / 100 * HOST_PART;
     lockd_each (struct sched_client, client, &sched->clients, link) {
         if (lockd_list_empty(&client->members))
             continue;
-        if (sched->host.total == UINT64_MAX)
+        if (host->total == UINT64_MAX)
             set_host(client, UINT64_MAX);
         else
             steer_budget(client, goal_of(client));

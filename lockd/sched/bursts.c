@@ -125,7 +125,7 @@ uint64_t sched_device_back_at(const struct sched_device *device)
     uint64_t until;
 
     if (back == NULL || !back->turn.interrupted || back->turn.held ||
-        back->wait.queued_of != NULL || back->bursts.quiet_at == LOCKD_NEVER)
+        back->wait.queued.of != NULL || back->bursts.quiet_at == LOCKD_NEVER)
         return LOCKD_NEVER;
     until = back->bursts.quiet_at +
             sched_min(sched_party_idle(back), CHANGE * sched_device_switch(device));

@@ -187,7 +187,7 @@ static void deny_member(struct sched_member *member, uint64_t most, uint64_t now
     member->device->measure.denied++;
     member->evidence.denied_now = true;
     if (member->evidence.denied < DENIALS)
-        member->evidence.denied = (member->evidence.denied + 1) & 3;
+        member->evidence.denied++;
     member->device->measure.doubted += member->evidence.denied < DENIALS;
     if (member->evidence.denied == DENIALS) {
         sched_denial_note(member);

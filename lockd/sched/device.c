@@ -159,10 +159,10 @@ void sched_wanting_note(struct sched_party *party)
         party->wanting.user->since = now;
     party->wanting.user = NULL;
     party->wanting.wants =
-        (party->wait.queued_of == &device->waiting.queue || party->turn.held) &&
+        (party->wait.queued.of == &device->waiting.queue || party->turn.held) &&
         party->member_count != 0 && !sched_party_is_background(party);
     if (party->wanting.wants) {
-        party->wanting.weight = party->weight;
+        party->wanting.weight = party->gang->weight;
         party->wanting.user = sched_user_of(
             device, sched_member_of(party->members.next, of_party)->client->user, now);
         count_party(party, 1);

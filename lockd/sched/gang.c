@@ -14,11 +14,9 @@
 
 static void set_weight(struct sched_gang *gang, uint32_t weight)
 {
+    lockd_each (struct sched_party, party, &gang->parties, of_gang)
+        party->device->books.weights += weight - (uint64_t)gang->weight;
     gang->weight = weight;
-    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
-        party->device->books.weights += weight - (uint64_t)party->weight;
-        party->weight = weight;
-    }
 }
 
 void sched_gang_reweigh(struct sched_gang *gang)
@@ -86,8 +84,7 @@ static struct sched_party *party_of(struct sched_gang *gang, struct sched_device
     party->gang = gang;
     party->device = device;
     sched_share_join(party);
-    party->weight = gang->weight;
-    device->books.weights += party->weight;
+    device->books.weights += gang->weight;
     lockd_list_append(at, &party->of_gang); /* before the first with a higher UUID */
     lockd_list_append(&device->parties, &party->of_device);
     gang->party_count++;
@@ -113,7 +110,7 @@ static void party_free(struct sched_party *party)
     lockd_list_remove(&party->of_device);
     party->gang->party_count--;
     device->party_count--;
-    device->books.weights -= party->weight;
+    device->books.weights -= party->gang->weight;
     device->turns.elsewhere -= party->wait.elsewhere;
     device->turns.generation++;
     free(party);
@@ -259,6 +256,7 @@ static struct sched_group *enter_group(struct sched_client *client)
     }
     client->in_group = group;
     lockd_list_append(&group->clients, &client->of_group);
+    group->client_count++;
     sched_agenda_mark(group);
     return group;
 }
@@ -300,7 +298,7 @@ static void leave_group(struct sched_client *client)
     client->in_group = NULL;
     lockd_list_remove(&client->of_group);
     sched_agenda_mark(group);
-    if (!lockd_list_empty(&group->clients))
+    if (--group->client_count != 0)
         return;
     lockd_list_remove(&group->marked);
     lockd_list_remove(&group->link);

@@ -130,15 +130,6 @@ bool sched_client_load(const struct sched_client *client, uint32_t number,
     return true;
 }
 
-static uint32_t count_group(const struct sched_group *group)
-{
-    uint32_t count = 0;
-
-    lockd_each (const struct sched_client, client, &group->clients, of_group)
-        count++;
-    return count;
-}
-
 /* While memory is missing its gate is shut, whether it has stopped or not. */
 static bool is_open(const struct sched_member *member)
 {
@@ -247,9 +238,9 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         .queue_place = waits ? member->party->wait.place : 0,
     };
 
-    if (client->in_group != NULL && count_group(client->in_group) > 1) {
+    if (client->in_group != NULL && client->in_group->client_count > 1) {
         wire.gang = client->in_group->number;
-        wire.gang_programs = count_group(client->in_group);
+        wire.gang_programs = client->in_group->client_count;
         wire.gang_why = client->kin == 0 ? GS_KIN_GROUP : GS_KIN_NONE;
     }
     memcpy(wire.uuid, member->device->identity.uuid, sizeof wire.uuid);
@@ -406,7 +397,7 @@ struct sched_why sched_client_why(const struct sched_client *client, const uint8
         return make_why(GS_WHY_FORMS, NULL, LOCKD_NEVER);
     if (sched_party_hopeless(party))
         return make_why(GS_WHY_TOO_LARGE, NULL, LOCKD_NEVER);
-    if (party->wait.queued_of != NULL)
+    if (party->wait.queued.of != NULL)
         return why_queued(party, now_ns);
     if (party->gang->held_count != party->gang->party_count)
         return make_why(GS_WHY_ELSEWHERE, NULL, LOCKD_NEVER);

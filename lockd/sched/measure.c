@@ -114,17 +114,6 @@ static bool is_decided(const struct sched_member *member, bool rise, uint64_t no
     return (!open->foreign && open->by != member) || open->alone || late;
 }
 
-/* Tenths of a second; two are compared within an hour, or a moment too late. */
-static uint16_t to_tenths(uint64_t ns)
-{
-    return (uint16_t)(ns / (100 * NS_PER_MS));
-}
-
-static bool is_past(uint16_t tenths, uint64_t ns, uint64_t now)
-{
-    return (uint16_t)(to_tenths(now) - tenths) >= to_tenths(ns);
-}
-
 static bool card_answers(const struct sched_device *device, uint64_t now)
 {
     return device->measure.several && device->measure.card_at != 0 &&
@@ -146,8 +135,8 @@ static void weigh_report(struct sched_member *member, uint64_t least, uint64_t m
         if (least <= known + spare && known <= most + spare)
             member->evidence.against = 0;
         else if (member->evidence.against == 0)
-            member->evidence.against = to_tenths(now);
-        else if (is_past(member->evidence.against, MOVED_BY, now))
+            member->evidence.against = now;
+        else if (now - member->evidence.against >= MOVED_BY)
             sched_denial_note(member);
         return;
     }
@@ -193,16 +182,21 @@ static bool can_tell(const struct sched_member *member)
            (member->report.flags & GS_STATE_MOVING) == 0;
 }
 
-/* Asks one that can tell, another one next time. */
+/* Asks it; next time another one is asked first. */
+static void ask_in_turn(struct sched_member *member)
+{
+    ask_member(member);
+    lockd_list_remove(&member->of_device);
+    lockd_list_append(&member->device->members, &member->of_device);
+}
+
 static void ask_next(struct sched_device *device)
 {
     lockd_each (struct sched_member, member, &device->members, of_device) {
-        if (!can_tell(member))
-            continue;
-        ask_member(member);
-        lockd_list_remove(&member->of_device);
-        lockd_list_append(&device->members, &member->of_device);
-        return;
+        if (can_tell(member)) {
+            ask_in_turn(member);
+            return;
+        }
     }
 }
 
@@ -219,9 +213,7 @@ static void ask_users(struct sched_device *device, uint64_t now)
         if (user == NULL || user->asked_at == now)
             continue;
         user->asked_at = now;
-        ask_member(member);
-        lockd_list_remove(&member->of_device); /* another one next time */
-        lockd_list_append(&device->members, &member->of_device);
+        ask_in_turn(member);
     }
 }
 

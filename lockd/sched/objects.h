@@ -22,7 +22,8 @@ struct sched_outstanding {
     uint64_t budget;
 };
 
-/* A member's part of its device's sums; kept, so that it can be taken out again. */
+/* A member's part of its device's sums, which have the same fields, all of 64 bits; kept, so that it
+ * can be taken out again. */
 struct sched_share {
     uint64_t demand, resident, pinned;
     uint64_t hold;   /* the most it may have on the device */
@@ -84,13 +85,12 @@ struct sched_member {
     struct sched_member_evidence { /* the card's word on its reports: denial.c */
         uint64_t shown;            /* bytes of its process on the card; UINT64_MAX: not known */
         uint64_t least;            /* that it has claimed since the card was last looked at */
-        uint64_t most; /* that it is believed to have; UINT64_MAX: whatever it claims */
-        /* tenths of a second: */
-        uint16_t against;    /* since when it contradicts the card; 0: it does not */
-        uint8_t denied : 2;  /* looks in a row that left no room for its claim */
-        bool denied_now : 1; /* in the present look */
-        bool named : 1;      /* the caller was told, or is to be */
-        bool last : 1;       /* its client goes last for what is known of it here: plan.c */
+        uint64_t most;    /* that it is believed to have; UINT64_MAX: whatever it claims */
+        uint64_t against; /* since when it contradicts the card; 0: it does not */
+        uint32_t denied;  /* looks in a row that left no room for its claim */
+        bool denied_now;  /* in the present look */
+        bool named;       /* the caller was told, or is to be */
+        bool last;        /* its client goes last for what is known of it here: plan.c */
     } evidence;
 
     struct sched_member_sent {    /* the newest target, and those before it: plan.c */
@@ -124,8 +124,7 @@ struct sched_member {
         /* was asked to stop, or may not run and owes something; or has not read its newest target
          * and may hold more than it has */
         struct lockd_list stopping;
-        struct sched_node victim; /* in *victim_of: does not run and has a budget */
-        struct sched_order *victim_of;
+        struct sched_node victim; /* in one of device->books: does not run and has a budget */
         struct sched_share share;
         uint64_t leaves;  /* since when it is in `stopping` */
         uint64_t owes;    /* since when it has more memory than it may have, or has not read all
@@ -167,13 +166,11 @@ struct sched_party {
     struct lockd_list of_device;
     struct lockd_list members;
     uint32_t member_count;
-    uint32_t weight;          /* its gang's */
     struct lockd_list settle; /* on device->agenda.settle: does it wait, or hold? */
 
     struct sched_party_wait {     /* its place in a queue: queue.c */
         struct sched_node queued; /* in one of device->waiting while it waits */
-        struct sched_order *queued_of;
-        uint64_t arrival; /* rises with every place in a queue */
+        uint64_t arrival;         /* rises with every place in a queue */
         uint64_t
             number;     /* among equals, as the policy says: kept for as long as `arrival` is */
         uint64_t place; /* in the queue, when it was last looked at: info.c */
@@ -316,7 +313,8 @@ struct sched_group {
     struct sched_gang *gang;  /* of all of them; NULL: they are apart, or on no device yet */
     bool apart;               /* too large for one of its devices: each takes turns by itself */
     bool unsaid;              /* ... which the caller has not been told */
-    uint64_t fits_since;      /* it is apart and would fit; LOCKD_NEVER */
+    uint32_t client_count;
+    uint64_t fits_since; /* it is apart and would fit; LOCKD_NEVER */
     uint32_t user;
     uint64_t kin;    /* they do not name it: lockd/programs found them; 0: they do */
     uint64_t number; /* for people */
@@ -551,9 +549,6 @@ struct sched_client {
         uint64_t goal;         /* the most that is of use to it */
         uint64_t budget, told; /* decided; the highest that it may still act on */
         uint64_t given;        /* the highest ever */
-        struct sched_host_share {
-            uint64_t said, used, hold, off, goal;
-        } share; /* what it adds to the sums */
     } host;
 };
 

@@ -234,7 +234,7 @@ static void recount_device(struct sched_device *device, uint64_t now)
     lockd_each (struct sched_party, party, &device->parties, of_device) {
         sched_books_party(party, now);
         sched_agenda_mark(party->gang->group);
-        if (party->wait.queued_of == NULL)
+        if (party->wait.queued.of == NULL)
             continue;
         sched_agenda_settle(party); /* it may have become hopeless, or not be any more */
         lockd_each (struct sched_member, member, &party->members, of_party)

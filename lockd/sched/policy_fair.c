@@ -67,7 +67,7 @@ static double user_factor(const struct sched_device *device, const struct sched_
 /* Its weight among all parties on the device. */
 static double weight_of(const struct sched_party *party)
 {
-    return party->weight * user_factor(party->device, party->wanting.user);
+    return party->gang->weight * user_factor(party->device, party->wanting.user);
 }
 
 static uint64_t to_virtual(const struct sched_party *party, uint64_t ns)

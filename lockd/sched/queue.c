@@ -10,10 +10,9 @@
 
 void sched_queue_drop(struct sched_party *party)
 {
-    if (party->wait.queued_of == NULL)
+    if (party->wait.queued.of == NULL)
         return;
-    sched_order_remove(party->wait.queued_of, &party->wait.queued);
-    party->wait.queued_of = NULL;
+    sched_order_remove(&party->wait.queued);
     if (party->device->cleared.party == party)
         party->device->cleared.party = NULL;
     sched_wanting_note(party);
@@ -58,11 +57,11 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
     struct sched_node *at = &party->wait.queued;
     bool anew;
 
-    if (party->wait.queued_of == of && party->wait.first == first)
+    if (party->wait.queued.of == of && party->wait.first == first)
         return;
     if (policy->anew(party))
         party->wait.keeps_place = party->turn.interrupted = false;
-    anew = !party->wait.keeps_place && party->wait.queued_of == NULL;
+    anew = !party->wait.keeps_place && party->wait.queued.of == NULL;
     if (anew)
         party->wait.arrival = ++device->clock;
     sched_queue_drop(party);
@@ -85,7 +84,6 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
         }
     }
     sched_order_insert(of, at);
-    party->wait.queued_of = of;
     note_again(party, now);
     sched_wanting_note(party);
     sched_books_party(party, now);
@@ -95,7 +93,7 @@ void sched_queue_leave(struct sched_party *party, uint64_t now)
 {
     const struct sched_policy *policy = sched_policy_of(party->device);
 
-    if (party->wait.queued_of == NULL)
+    if (party->wait.queued.of == NULL)
         return;
     sched_books_ran(party, now);
     if (party->turn.interrupts && party->device->cleared.party == party &&
@@ -190,14 +188,14 @@ static bool stops_others(const struct sched_party *head, bool own)
  * users had as much, the one that waits for least passes none but programs of its own user. */
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
-    struct sched_party *first = sched_party_queued(sched_order_first(&device->waiting.queue)),
-                       *waits = NULL, *owes = NULL, *pays = NULL, *paying = NULL;
+    struct sched_party *first = NULL, *waits = NULL, *owes = NULL, *pays = NULL, *paying = NULL;
     uint64_t least = 0, owed;
     bool own = false;
 
     sched_each_queued (party, &device->waiting.queue) {
         enum sched_turn_now now;
 
+        first = first != NULL ? first : party;
         owed = party->wait.first ? 0 : sched_vain_owed(party, &own);
         if (owed != 0) {
             if ((pays == NULL || owed < least) && !stops_others(party, own)) {
@@ -252,7 +250,7 @@ void sched_queue_served(struct sched_party *party, uint64_t now)
 
 void sched_queue_renew(struct sched_party *party, uint64_t now)
 {
-    if (party->wait.queued_of == NULL)
+    if (party->wait.queued.of == NULL)
         return;
     party->wait.keeps_place = true; /* among equals */
     sched_queue_drop(party);

@@ -95,12 +95,12 @@ static void count_wanting(struct sched_party *party, int sign)
 void sched_share_note(struct sched_party *party)
 {
     struct sched_party_share *share = &party->share;
-    const bool queued = party->wait.queued_of == &party->device->waiting.queue;
+    const bool queued = party->wait.queued.of == &party->device->waiting.queue;
 
     count_wanting(party, -1);
     share->batch_queued = share->batch_beside = share->first = false;
     share->user = party->wanting.user;
-    share->weight = party->weight;
+    share->weight = party->gang->weight;
     if (!party->wanting.wants)
         return;
     /* the class may have been set since */

@@ -187,19 +187,9 @@ static inline bool sched_party_is_background(const struct sched_party *party)
 #define sched_member_of(at, link) lockd_entry(at, struct sched_member, link)
 #define sched_party_of(at, link)  lockd_entry(at, struct sched_party, link)
 
-static inline struct sched_party *sched_party_queued(const struct sched_node *node)
-{
-    return node != NULL ? sched_party_of(node, wait.queued) : NULL;
-}
-
 /* Each party of a queue, in order; that party may leave it inside the loop. */
 #define sched_each_queued(party, order)                                                        \
-    for (struct sched_party *party = sched_party_queued(sched_order_first(order)),             \
-                            *party##_next;                                                     \
-         party != NULL &&                                                                      \
-         (party##_next = sched_party_queued(sched_order_next(order, &party->wait.queued)),     \
-         true);                                                                                \
-         party = party##_next)
+    lockd_each (struct sched_party, party, &(order)->nodes, wait.queued.link)
 
 /* The bytes that it says are pinned, as far as it ever was allowed so much. */
 static inline uint64_t sched_member_pinned(const struct sched_member *member)

@@ -289,13 +289,25 @@ static bool revoke_holders(struct sched_device *device, struct sched_party *head
     return true;
 }
 
+/* The first in the queue that needs no more than that. A party that is still stopping, or waits on
+ * other devices, too, runs past nobody. */
+static struct sched_party *find_small(const struct sched_device *device, uint64_t most)
+{
+    sched_each_queued (party, &device->waiting.queue) {
+        if (!sched_party_busy(party) && party->gang->party_count == 1 &&
+            party->books.need <= most)
+            return party;
+    }
+    return NULL;
+}
+
 /* The head has to wait: a party that fits beside the holders, and leaves the head's own memory
  * where it is, may run meanwhile. */
 static void backfill_queue(struct sched_device *device, const struct sched_party *head,
                            uint64_t now)
 {
     uint64_t used = device->books.need_busy;
-    struct sched_node *node;
+    struct sched_party *party;
 
     if (!sched_party_busy(head)) {
         lockd_each (const struct sched_member, member, &head->members, of_party) {
@@ -303,10 +315,7 @@ static void backfill_queue(struct sched_device *device, const struct sched_party
         }
     }
     while (used <= device->space.capacity &&
-           (node = sched_order_find(&device->waiting.queue, device->space.capacity - used)) !=
-               NULL) {
-        struct sched_party *party = sched_party_of(node, wait.queued);
-
+           (party = find_small(device, device->space.capacity - used)) != NULL) {
         if (party == head || stays_behind(device, party))
             return;
         used += party->books.need;
@@ -372,7 +381,7 @@ static void change_mode(struct sched_device *device, uint64_t now)
         /* no turn is ended any more; a party that ended others' turns pays as if its own was over */
         if (!leases && party->turn.interrupts && party->turn.held && policy->ended != NULL)
             policy->ended(party);
-        party->turn.interrupts &= leases || party->wait.queued_of != NULL;
+        party->turn.interrupts &= leases || party->wait.queued.of != NULL;
         party->turn.interrupted = false;
     }
 }

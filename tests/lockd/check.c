@@ -42,10 +42,8 @@ static const char *check_sets(const struct sched_member *member, bool busy)
         ((member->report.echoed != member->sent.seq && hold > member->report.resident) ||
          (!held && (busy || member->books.owes != LOCKD_NEVER))))
         return "stopping";
-    if ((member->books.victim_of != NULL) != (!busy && member->budget > 0))
+    if ((member->books.victim.of != NULL) != (!busy && member->budget > 0))
         return "victims";
-    if (sched_order_has(&member->books.victim) != (member->books.victim_of != NULL))
-        return "place among the victims";
     return NULL;
 }
 
@@ -72,19 +70,19 @@ static const char *check_member(const struct sched_member *member, struct total 
         total->sum.unsure += member->report.resident;
         total->sum.unsure_most += hold;
     }
-    total->idle += member->books.victim_of == &member->device->books.victims_idle;
-    total->waiting += member->books.victim_of == &member->device->books.victims_waiting;
+    total->idle += member->books.victim.of == &member->device->books.victims_idle;
+    total->waiting += member->books.victim.of == &member->device->books.victims_waiting;
     return check_sets(member, busy);
 }
 
 static const char *check_turn(const struct sched_party *party)
 {
     const struct sched_gang *gang = party->gang;
-    const bool queued = party->wait.queued_of != NULL;
+    const bool queued = party->wait.queued.of != NULL;
 
     if (party->turn.held == lockd_list_empty(&party->turn.holder))
         return "holders";
-    if (queued != sched_order_has(&party->wait.queued) || (queued && party->turn.held))
+    if (queued && party->turn.held)
         return "queue";
     if (gang->runs != (gang->held_count == gang->party_count))
         return "a gang runs with all its places and only with them";
@@ -117,7 +115,7 @@ static const char *check_party(const struct sched_party *party, struct total *to
                : sched_min(demand + beyond, device->space.capacity);
     total->parties++;
     total->holders += party->turn.held;
-    total->weights += party->weight;
+    total->weights += party->gang->weight;
     total->need_held += party->turn.held ? need : 0;
     total->need_busy += busy != 0 && !party->books.counted_stuck
                             ? sched_max(need, party->books.lost)
@@ -126,8 +124,8 @@ static const char *check_party(const struct sched_party *party, struct total *to
     total->stuck += party->books.counted_stuck;
     total->stopping += !party->turn.held && busy != 0;
     total->elsewhere += party->wait.elsewhere;
-    total->queued += party->wait.queued_of == &device->waiting.queue;
-    total->apart += party->wait.queued_of == &device->waiting.apart;
+    total->queued += party->wait.queued.of == &device->waiting.queue;
+    total->apart += party->wait.queued.of == &device->waiting.apart;
     if (wrong != NULL)
         return wrong;
     if (members != party->member_count || busy != party->books.busy_members ||

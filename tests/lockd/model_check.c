@@ -158,7 +158,7 @@ static uint64_t rounds_to_sit_out(const struct sched_gang *gang)
     uint64_t most = 0;
 
     lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
-        if (sched_order_has(&party->wait.queued))
+        if (party->wait.queued.of != NULL)
             most = sched_max(most, sched_less(party->fair.round, party->device->fair.round));
     }
     return sched_min(most, 5);

@@ -49,7 +49,7 @@ static uint64_t waiting_on(const struct model *model, uint32_t device)
         const struct sched_client *client = model->programs[i].client;
         const struct sched_party *party = client != NULL ? party_of(client, device) : NULL;
 
-        bits |= party != NULL && party->wait.queued_of != NULL ? 1ull << i : 0;
+        bits |= party != NULL && party->wait.queued.of != NULL ? 1ull << i : 0;
     }
     return bits;
 }
