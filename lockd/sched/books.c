@@ -137,28 +137,28 @@ static bool is_blocked(const struct sched_member *member)
 
 static void count_members(struct sched_party *party, uint64_t now)
 {
-    uint32_t busy = 0, running = 0, stuck = 0, blocks = 0, gang_blocks = 0, deaf = 0;
+    struct sched_party_books *books = &party->books;
+    const bool was_blocked = books->blocked_members != 0, ran = books->running_members != 0;
+    uint32_t blocks = 0, deaf = 0;
 
+    books->busy_members = books->running_members = 0;
+    books->stuck_members = books->blocked_members = 0;
     lockd_each (const struct sched_member, member, &party->members, of_party) {
-        busy += sched_member_busy(member);
-        running += (member->report.flags & GS_STATE_RUNNING) != 0;
-        gang_blocks += is_blocked(member);
+        const bool stuck = sched_member_stuck(member, now), blocked = is_blocked(member);
+
+        books->busy_members += sched_member_busy(member);
+        books->running_members += (member->report.flags & GS_STATE_RUNNING) != 0;
+        books->stuck_members += stuck;
+        books->blocked_members += stuck && blocked;
+        blocks += blocked;
         deaf += is_deaf(member, now) || (!party->turn.held && member->sent.ended);
-        if (sched_member_stuck(member, now)) {
-            stuck++;
-            blocks += is_blocked(member);
-        }
     }
-    count_in_gang(party->gang, &party->gang->deaf, &party->books.deaf_members, deaf);
-    count_in_gang(party->gang, &party->gang->blocked, &party->books.gang_blocked, gang_blocks);
-    if ((blocks != 0) != sched_party_blocked(party))
+    count_in_gang(party->gang, &party->gang->deaf, &books->deaf_members, deaf);
+    count_in_gang(party->gang, &party->gang->blocked, &books->gang_blocked, blocks);
+    if (was_blocked != (books->blocked_members != 0))
         sched_agenda_settle(party); /* its place changes */
-    if ((running != 0) != (party->books.running_members != 0))
+    if (ran != (books->running_members != 0))
         party->device->turns.generation++;
-    party->books.blocked_members = blocks;
-    party->books.busy_members = busy;
-    party->books.running_members = running;
-    party->books.stuck_members = stuck;
 }
 
 /* Bytes that others cannot have, whatever the party is asked: its memory stays where it is. */

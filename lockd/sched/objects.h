@@ -533,13 +533,11 @@ struct sched_client {
     uint32_t last;             /* members that go last: it counts as background: plan.c */
     bool away;                 /* a guard holds it: nothing of it is on any device */
 
-    /* Its history on the device that it left, for the device that it names next; NULL: it has left
-     * none: scheduler.c. */
+    /* Its member and party as they were on the device that it left, for the device that it names
+     * next; NULL: it has left none: scheduler.c. */
     struct sched_client_left {
         struct sched_member_time time;
-        struct sched_party_bursts bursts;
-        struct sched_faded all;
-        uint64_t turns, last_ran;
+        struct sched_party party;
     } * left;
 
     struct sched_client_host { /* its part of the host's memory: budget.c */

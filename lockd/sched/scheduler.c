@@ -37,9 +37,9 @@ static void member_settle_in(struct sched_member *member, uint64_t now)
     member->time.held_off_then = member->device->turns.held_off_ns;
     member->device->books.gpu_ns_gone -= left->time.gpu_ns;
     if (party->member_count == 1) {
-        sched_share_arrive(party, left);
-        party->turn.count = left->turns;
-        party->time.last_ran = left->last_ran;
+        sched_share_arrive(party, &left->party);
+        party->turn.count = left->party.turn.count;
+        party->time.last_ran = left->party.time.last_ran;
     }
     free(left);
     member->client->left = NULL;
@@ -74,7 +74,6 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     sched_wanting_note(member->party); /* it may have another class with it */
     if (state->target_seq < UINT32_MAX / 2)
         member->sent.seq = member->report.echoed = member->sent.first_seq = state->target_seq;
-    member->report.switch_ns = state->switch_ns;
     if (state->target_seq == 0 || moved_here)
         device->totals->sum.programs++;
     if (state->target_seq != 0) { /* it comes back: what it moved until now was counted */
@@ -104,10 +103,12 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     return member;
 }
 
+/* Its device, too, if nobody else is on it. */
 static void member_free(struct sched_member *member, uint64_t now)
 {
     struct sched_device *device = member->device;
 
+    sched_agenda_plan(device);
     sched_plan_last(member, false, now);
     sched_books_forget(member, now);
     device->books.gpu_ns_gone += member->time.gpu_ns;
@@ -118,6 +119,7 @@ static void member_free(struct sched_member *member, uint64_t now)
     sched_measure_forget(member, now);
     sched_gang_leave(member, now);
     free(member);
+    sched_device_free_unused(device);
 }
 
 static void take_want(struct sched_member *member, bool wants, bool runs, uint64_t now)
@@ -245,7 +247,8 @@ static void member_report(struct sched_member *member, const struct gs_wire_stat
     if (hopeless != sched_party_hopeless(member->party))
         sched_agenda_settle_gang(member->party->gang);
     sched_evict_check(member, now);
-    sched_together_heard(member->party->gang);
+    if (member->party->gang->closing.by != NULL)
+        sched_agenda_plan(member->party->gang->closing.by);
     sched_agenda_touch(member);
 }
 
@@ -312,13 +315,8 @@ void sched_client_gone(struct sched_client *client, uint64_t now_ns)
 {
     struct sched *sched = client->sched;
 
-    lockd_each (struct sched_member, member, &client->members, of_client) {
-        struct sched_device *device = member->device;
-
-        sched_agenda_plan(device);
+    lockd_each (struct sched_member, member, &client->members, of_client)
         member_free(member, now_ns);
-        sched_device_free_unused(device);
-    }
     sched->background -= client->class == GS_CLASS_BACKGROUND;
     sched_host_forget(client);
     sched_gang_client_gone(client);
@@ -331,7 +329,6 @@ void sched_client_gone(struct sched_client *client, uint64_t now_ns)
 void sched_left(struct sched_client *client, const uint8_t *uuid, uint64_t now_ns)
 {
     struct sched_member *member = sched_member_find(client, uuid);
-    struct sched_device *device;
 
     if (member == NULL)
         return;
@@ -341,16 +338,11 @@ void sched_left(struct sched_client *client, const uint8_t *uuid, uint64_t now_n
     if (client->left != NULL) { /* else it is as new where it comes to */
         *client->left = (struct sched_client_left){
             .time = member->time,
-            .turns = member->party->turn.count,
-            .last_ran = member->party->time.last_ran,
+            .party = *member->party,
         };
-        sched_share_leave(member->party, client->left);
     }
-    device = member->device;
-    sched_agenda_plan(device);
     sched_agenda_mark(client->in_group);
     member_free(member, now_ns);
-    sched_device_free_unused(device);
     sched_plan(client->sched, now_ns);
 }
 

@@ -528,16 +528,10 @@ void sched_share_merge(struct sched_party *to, const struct sched_party *from)
     to->share.all = from->share.all;
 }
 
-void sched_share_leave(const struct sched_party *party, struct sched_client_left *left)
-{
-    left->bursts = party->bursts;
-    left->all = party->share.all;
-}
-
-void sched_share_arrive(struct sched_party *party, const struct sched_client_left *left)
+void sched_share_arrive(struct sched_party *party, const struct sched_party *left)
 {
     party->bursts = left->bursts;
-    party->share.all = left->all;
+    party->share.all = left->share.all;
     party->fair.level_then = party->device->fair.level;
 }
 

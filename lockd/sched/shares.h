@@ -17,9 +17,8 @@ void sched_share_open(struct sched_device *device, uint64_t now);
 void sched_share_join(struct sched_party *party); /* it is new */
 /* Members of `from` are about to move to `to`. */
 void sched_share_merge(struct sched_party *to, const struct sched_party *from);
-/* Its program leaves for another device; it has come from one. */
-void sched_share_leave(const struct sched_party *party, struct sched_client_left *left);
-void sched_share_arrive(struct sched_party *party, const struct sched_client_left *left);
+/* Its program has come from another device, where its party was `left`. */
+void sched_share_arrive(struct sched_party *party, const struct sched_party *left);
 /* It waits now, or has its place, or neither any more; or its class or weight is another: shares of
  * the device follow from that. */
 void sched_share_note(struct sched_party *party);

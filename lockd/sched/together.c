@@ -96,12 +96,6 @@ void sched_together_end_plan(struct sched_device *device)
     }
 }
 
-void sched_together_heard(const struct sched_gang *gang)
-{
-    if (gang->closing.by != NULL)
-        sched_agenda_plan(gang->closing.by);
-}
-
 /* --- gangs that are forming --- */
 
 static uint32_t user_of(const struct sched_gang *gang)

@@ -15,8 +15,6 @@ bool sched_together_stop(struct sched_gang *gang, struct sched_device *by, uint6
 void sched_together_end_plan(struct sched_device *device);
 /* Its turn has ended, begins, or goes on. */
 void sched_together_forget(struct sched_gang *gang);
-/* A program of the gang has said something. */
-void sched_together_heard(const struct sched_gang *gang);
 
 /* A program has come to the gang, or to another device; or has said that it is a rank of a job. */
 void sched_together_came(struct sched_gang *gang, uint64_t now);
