@@ -135,7 +135,7 @@ uint64_t sched_device_back_at(const struct sched_device *device)
 /* Of its user; also while it is about to queue, so that it does not count as wanting the device. */
 static const struct sched_user *account_of(const struct sched_party *party)
 {
-    const uint32_t id = sched_member_of(party->members.next, of_party)->client->user;
+    const uint32_t id = sched_party_first(party)->client->user;
 
     if (party->wanting.user != NULL)
         return party->wanting.user;

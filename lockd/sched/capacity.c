@@ -119,7 +119,7 @@ void sched_device_refresh(struct sched_device *device, uint64_t now)
     }
     device->space.claimed = 0;
     lockd_each (const struct sched_claim, claim, &device->sched->claims, link) {
-        if (memcmp(claim->uuid, device->identity.uuid, sizeof claim->uuid) == 0)
+        if (memcmp(claim->uuid, device->uuid, sizeof claim->uuid) == 0)
             device->space.claimed += sched_min(claim->bytes, device->measure.total);
     }
     /* never nothing: it would be room for any number of programs that need more */

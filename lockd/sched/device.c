@@ -12,7 +12,7 @@
 struct sched_device *sched_device_find(const struct sched *sched, const uint8_t *uuid)
 {
     lockd_each (struct sched_device, device, &sched->devices, link) {
-        if (memcmp(device->identity.uuid, uuid, sizeof device->identity.uuid) == 0)
+        if (memcmp(device->uuid, uuid, sizeof device->uuid) == 0)
             return device;
     }
     return NULL;
@@ -28,7 +28,7 @@ int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user, ui
     if (device != NULL)
         return 0;
     lockd_each (const struct sched_device, each, &sched->devices, link)
-        named += each->identity.user == user;
+        named += each->named_by == user;
     if (named >= 2 * LOCKD_DEVICES_PER_CLIENT)
         return -EMFILE;
     device = calloc(1, sizeof *device);
@@ -39,8 +39,8 @@ int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user, ui
         return -ENOMEM;
     }
     device->sched = sched;
-    device->identity.user = user;
-    memcpy(device->identity.uuid, uuid, sizeof device->identity.uuid);
+    device->named_by = user;
+    memcpy(device->uuid, uuid, sizeof device->uuid);
     device->deadline = device->grace_at = device->stop_at = device->revoke.at = LOCKD_NEVER;
     device->waiting.again_at = device->told.exact_at = device->evict_at = LOCKD_NEVER;
     sched_share_open(device, now);
@@ -57,7 +57,7 @@ void sched_device_free_unused(struct sched_device *device)
     lockd_list_remove(&device->link);
     lockd_each (struct sched_user, user, &device->wanting.users, of_device)
         free(user);
-    memcpy(device->totals->sum.name, device->identity.name, sizeof device->totals->sum.name);
+    memcpy(device->totals->sum.name, device->name, sizeof device->totals->sum.name);
     lockd_totals_leave(&device->sched->totals, device->totals);
     free(device);
 }
@@ -65,8 +65,7 @@ void sched_device_free_unused(struct sched_device *device)
 struct sched_member *sched_member_find(const struct sched_client *client, const uint8_t *uuid)
 {
     lockd_each (struct sched_member, member, &client->members, of_client) {
-        if (memcmp(member->device->identity.uuid, uuid, sizeof member->device->identity.uuid) ==
-            0)
+        if (memcmp(member->device->uuid, uuid, sizeof member->device->uuid) == 0)
             return member;
     }
     return NULL;
@@ -163,8 +162,8 @@ void sched_wanting_note(struct sched_party *party)
         party->member_count != 0 && !sched_party_is_background(party);
     if (party->wanting.wants) {
         party->wanting.weight = party->gang->weight;
-        party->wanting.user = sched_user_of(
-            device, sched_member_of(party->members.next, of_party)->client->user, now);
+        party->wanting.user =
+            sched_user_of(device, sched_party_first(party)->client->user, now);
         count_party(party, 1);
     }
     sched_share_note(party);

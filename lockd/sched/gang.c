@@ -74,8 +74,8 @@ static struct sched_party *party_of(struct sched_gang *gang, struct sched_device
     lockd_each (struct sched_party, each, &gang->parties, of_gang) {
         if (each->device == device)
             return each;
-        if (at == &gang->parties && memcmp(each->device->identity.uuid, device->identity.uuid,
-                                           sizeof device->identity.uuid) > 0)
+        if (at == &gang->parties &&
+            memcmp(each->device->uuid, device->uuid, sizeof device->uuid) > 0)
             at = &each->of_gang;
     }
     party = calloc(1, sizeof *party);
@@ -381,7 +381,7 @@ static void part_group(struct sched_group *group, const struct sched_device *dev
 
     group->apart = group->unsaid = group->sched->remarkable = true;
     group->fits_since = LOCKD_NEVER;
-    memcpy(group->too_small, device->identity.name, sizeof group->too_small);
+    memcpy(group->too_small, device->name, sizeof group->too_small);
     if (group->gang == NULL)
         return;
     sched_lease_end(group->gang, now);

@@ -15,18 +15,17 @@ bool sched_next_remark(struct sched *sched, struct sched_remark *remark)
     if (!sched->remarkable)
         return false;
     lockd_each (struct sched_client, client, &sched->clients, link) {
-        struct sched_group *apart = client->in_group;
+        struct sched_group *group = client->in_group;
+        const bool apart = group != NULL && group->unsaid;
 
-        if (apart != NULL && !apart->unsaid)
-            apart = NULL;
-        if (!client->contradicted && !client->silent && apart == NULL)
+        if (!client->contradicted && !client->silent && !apart)
             continue;
-        *remark = (struct sched_remark){client->owner, client->contradicted, client->silent,
-                                        apart != NULL ? apart->name : NULL,
-                                        apart != NULL ? apart->too_small : NULL};
+        *remark =
+            (struct sched_remark){client->owner, client->contradicted, client->silent,
+                                  apart ? group->name : NULL, apart ? group->too_small : NULL};
         client->contradicted = client->silent = false;
-        if (apart != NULL)
-            apart->unsaid = false;
+        if (apart)
+            group->unsaid = false;
         return true;
     }
     sched->remarkable = false;
@@ -126,7 +125,7 @@ bool sched_client_load(const struct sched_client *client, uint32_t number,
         .pinned = sched_member_pinned(member),
         .capacity = member->device->space.capacity,
     };
-    memcpy(load->uuid, member->device->identity.uuid, sizeof load->uuid);
+    memcpy(load->uuid, member->device->uuid, sizeof load->uuid);
     return true;
 }
 
@@ -181,8 +180,8 @@ static struct gs_wire_device describe_device(const struct sched_device *device, 
         .gpu_ns = device->books.gpu_ns_gone,
     };
 
-    memcpy(wire.uuid, device->identity.uuid, sizeof wire.uuid);
-    memcpy(wire.name, device->identity.name, sizeof wire.name);
+    memcpy(wire.uuid, device->uuid, sizeof wire.uuid);
+    memcpy(wire.name, device->name, sizeof wire.name);
     lockd_each (const struct sched_member, member, &device->members, of_device)
         wire.gpu_ns += member_gpu_ns(member, now);
     return wire;
@@ -243,7 +242,7 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         wire.gang_programs = client->in_group->client_count;
         wire.gang_why = client->kin == 0 ? GS_KIN_GROUP : GS_KIN_NONE;
     }
-    memcpy(wire.uuid, member->device->identity.uuid, sizeof wire.uuid);
+    memcpy(wire.uuid, member->device->uuid, sizeof wire.uuid);
     memcpy(wire.group, client->group, sizeof wire.group);
     return wire;
 }
@@ -254,7 +253,7 @@ void sched_visit_totals(const struct sched *sched, sched_visit_total *visit, voi
     lockd_each (const struct sched_device, each, &sched->devices, link) {
         struct gs_wire_totals totals = each->totals->sum;
 
-        memcpy(totals.name, each->identity.name, sizeof totals.name);
+        memcpy(totals.name, each->name, sizeof totals.name);
         lockd_each (const struct sched_member, member, &each->members, of_device) {
             totals.gpu_ns += member_gpu_ns(member, now_ns) - member->time.gpu_ns;
             totals.wait_ns += member_wait_ns(member, now_ns) - member->time.wait_ns;
@@ -308,8 +307,7 @@ void sched_visit_client(const struct sched_client *client, sched_visit_member *v
 static struct sched_why make_why(enum gs_why why, const struct sched_party *of,
                                  uint64_t most_ns)
 {
-    void *owner =
-        of != NULL ? sched_member_of(of->members.next, of_party)->client->owner : NULL;
+    void *owner = of != NULL ? sched_party_first(of)->client->owner : NULL;
 
     return (struct sched_why){.why = why, .owner = owner, .most_ns = most_ns};
 }

@@ -64,14 +64,27 @@ static void add_departed(struct sched_device *device, uint64_t *window, uint64_t
 
 /* It ends with this window. With two of them, what is released at each hand-off would hide for ever
  * what somebody else takes. */
-void sched_measure_releasing(struct sched_device *device, uint64_t bytes, uint64_t now)
+void sched_releasing(struct sched *sched, const uint8_t *uuid, uint64_t bytes, uint64_t now_ns)
 {
-    add_departed(device, &device->measure.departed.older, bytes, now);
+    struct sched_device *device = sched_device_find(sched, uuid);
+
+    if (device != NULL)
+        add_departed(device, &device->measure.departed.older, bytes, now_ns);
 }
 
-uint64_t sched_measure_unclaimed(const struct sched_device *device)
+uint64_t sched_measure_came_with(const struct sched_device *device,
+                                 const struct gs_wire_state *state, uint64_t now)
 {
-    return sched_min(device->measure.external + departed_bytes(device), device->measure.total);
+    uint64_t seen = 0;
+
+    if (now - device->sched->created < RETURN_WINDOW)
+        seen = state->device_total;
+    else if (device->measure.measured)
+        seen =
+            sched_min(device->measure.external + departed_bytes(device), device->measure.total);
+    else if (state->device_free != UINT64_MAX)
+        seen = sched_less(state->device_total, state->device_free);
+    return sched_min(state->resident, seen);
 }
 
 static uint64_t steps_up(uint64_t bytes)
@@ -510,8 +523,8 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
         member->report.measures = measures;
         recount_total(device);
     }
-    memcpy(device->identity.name, state->device_name, sizeof device->identity.name);
-    device->identity.name[sizeof device->identity.name - 1] = '\0';
+    memcpy(device->name, state->device_name, sizeof device->name);
+    device->name[sizeof device->name - 1] = '\0';
     if (device->measure.card_at != 0 && !card_answers(device, now))
         sched_denial_end(device, now);
     if (state->device_free == UINT64_MAX)

@@ -20,10 +20,11 @@ bool sched_measure_ask(struct sched_device *device, uint64_t now);
 void sched_measure_forget(struct sched_member *member, uint64_t now);
 /* External is known from programs of one other user alone: no reason to refuse it memory. */
 bool sched_measure_is_word(const struct sched_member *member);
-/* Bytes on the device that may have belonged to a newcomer with memory all the time. */
-uint64_t sched_measure_unclaimed(const struct sched_device *device);
-/* So many bytes are no program's any more, and may still be in use for a moment. */
-void sched_measure_releasing(struct sched_device *device, uint64_t bytes, uint64_t now);
+/* The bytes that a new member says it has, as far as that can be: an earlier daemon allowed
+ * them, so they were there before, and while the program was away they were measured as
+ * external use, or were expected back. */
+uint64_t sched_measure_came_with(const struct sched_device *device,
+                                 const struct gs_wire_state *state, uint64_t now);
 /* When programs are to be asked; LOCKD_NEVER: there is no reason to. */
 uint64_t sched_measure_deadline(const struct sched_device *device);
 /* The member came with memory, which may have been measured before it said so. back: from an

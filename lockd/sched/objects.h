@@ -328,16 +328,13 @@ struct sched_device {
     struct lockd_list link; /* on sched->devices */
     struct lockd_list members, parties;
     uint32_t member_count, party_count;
-    uint64_t clock; /* a counter, for the order of events */
+    uint8_t uuid[16];
+    char name[64];
+    uint32_t named_by; /* the user that named it first */
+    uint64_t clock;    /* a counter, for the order of events */
     /* The latest time to look again: at the whole device; at its holders, and at programs that
      * were asked to stop (stop.c); at programs whose memory is to leave (stop.c). */
     uint64_t deadline, grace_at, stop_at, evict_at;
-
-    struct { /* its names: device.c */
-        uint8_t uuid[16];
-        char name[64];
-        uint32_t user; /* the first that named it */
-    } identity;
 
     struct { /* work that is due before the event ends: device.c; worked off by plan.c */
         struct lockd_list pending; /* on sched->pending */

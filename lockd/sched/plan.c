@@ -211,7 +211,7 @@ bool sched_next_send(struct sched *sched, struct sched_send *send)
     lockd_list_remove(&member->sent.unsent);
     memset(send, 0, sizeof *send);
     send->owner = member->client->owner;
-    memcpy(send->target.uuid, member->device->identity.uuid, sizeof send->target.uuid);
+    memcpy(send->target.uuid, member->device->uuid, sizeof send->target.uuid);
     send->target.seq = member->sent.seq;
     send->target.flags = member->sent.flags;
     send->target.budget = member->sent.budget;

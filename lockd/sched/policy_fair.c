@@ -241,8 +241,7 @@ static uint64_t length_by(const struct sched_party *party, uint64_t virtual_ns)
 
 static struct sched_user *user_of(const struct sched_party *party)
 {
-    return sched_user_of(party->device,
-                         sched_member_of(party->members.next, of_party)->client->user,
+    return sched_user_of(party->device, sched_party_first(party)->client->user,
                          party->time.counted_at);
 }
 

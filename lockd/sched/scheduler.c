@@ -7,23 +7,6 @@
  */
 #include "lockd/sched/room.h"
 
-/* The bytes that a new member says it has, as far as that can be: an earlier daemon allowed
- * them, so they were there before, and while the program was away they were measured as
- * external use, or were expected back. */
-static uint64_t came_with(const struct sched_device *device, const struct gs_wire_state *state,
-                          uint64_t now)
-{
-    uint64_t seen = 0;
-
-    if (now - device->sched->created < RETURN_WINDOW)
-        seen = state->device_total;
-    else if (device->measure.measured)
-        seen = sched_measure_unclaimed(device);
-    else if (state->device_free != UINT64_MAX)
-        seen = sched_less(state->device_total, state->device_free);
-    return sched_min(state->resident, seen);
-}
-
 /* The member comes from another device. Its time there was counted there, and is not counted
  * once more here. */
 static void member_settle_in(struct sched_member *member, uint64_t now)
@@ -87,7 +70,7 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     member->evidence.shown = member->evidence.least = member->evidence.most = UINT64_MAX;
     member->books.owes = member->books.offered = LOCKD_NEVER;
     member->last_run = ++device->clock;
-    member->sent.given = member->budget = came_with(device, state, now);
+    member->sent.given = member->budget = sched_measure_came_with(device, state, now);
     /* it runs as an earlier daemon allowed it, or says so; after the restart window it must stop,
      * like any member whose turn it is not */
     if ((state->flags & GS_STATE_RUNNING) != 0) {

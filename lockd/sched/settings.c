@@ -192,11 +192,9 @@ static void retake_device(struct sched_device *device, const struct sched_settin
     sched_agenda_plan(device);
     device->agenda.recount = true;
     device->space.fell_at = 0;
-    if (change < 1 && policy->shorter != NULL) {
-        lockd_each (struct sched_party, party, &device->parties, of_device)
-            policy->shorter(party, change);
-    }
     lockd_each (struct sched_party, party, &device->parties, of_device) {
+        if (change < 1 && policy->shorter != NULL)
+            policy->shorter(party, change);
         sched_queue_renew(party, now);
         if (!device->turns.leases || !party->turn.held || !party->gang->runs)
             continue;
@@ -209,14 +207,6 @@ static void retake_device(struct sched_device *device, const struct sched_settin
                 party->turn.until = party->gang->complete + party->turn.length;
         }
     }
-}
-
-void sched_releasing(struct sched *sched, const uint8_t *uuid, uint64_t bytes, uint64_t now_ns)
-{
-    struct sched_device *device = sched_device_find(sched, uuid);
-
-    if (device != NULL)
-        sched_measure_releasing(device, bytes, now_ns);
 }
 
 void sched_set(struct sched *sched, const struct sched_settings *settings, uint64_t now_ns)

@@ -325,8 +325,7 @@ static bool runs_on(const struct sched_device *device, const struct sched_party 
     lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
         if (sched_party_runs_on(member->party) &&
             (party == NULL ? member->party->bursts.first
-                           : sched_denial_is_other(
-                                 member, sched_member_of(party->members.next, of_party))))
+                           : sched_denial_is_other(member, sched_party_first(party))))
             return true;
     }
     return false;
@@ -412,8 +411,7 @@ static uint64_t older_at(const struct sched_party *head, const struct sched_part
     uint64_t least;
 
     if (is_said(holder) || head->books.running_members != 0 || head->turn.skipped != 0 ||
-        (head->bursts.last == LOCKD_NEVER &&
-         sched_member_of(head->members.next, of_party)->sent.first_seq != 0))
+        (head->bursts.last == LOCKD_NEVER && sched_party_first(head)->sent.first_seq != 0))
         return LOCKD_NEVER;
     if (is_said(head))
         return now;

@@ -187,6 +187,12 @@ static inline bool sched_party_is_background(const struct sched_party *party)
 #define sched_member_of(at, link) lockd_entry(at, struct sched_member, link)
 #define sched_party_of(at, link)  lockd_entry(at, struct sched_party, link)
 
+/* Its first member; all of a party are of one user. */
+static inline struct sched_member *sched_party_first(const struct sched_party *party)
+{
+    return sched_member_of(party->members.next, of_party);
+}
+
 /* Each party of a queue, in order; that party may leave it inside the loop. */
 #define sched_each_queued(party, order)                                                        \
     lockd_each (struct sched_party, party, &(order)->nodes, wait.queued.link)

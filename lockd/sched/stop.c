@@ -159,6 +159,14 @@ static uint64_t patience_ends(const struct sched_party *party)
     return progress + GRACE;
 }
 
+/* Are others of the gang to wait for a program that does not come to run? For as long as the
+ * gang has a forming turn that does not last too long. */
+static bool is_patient(const struct sched_gang *gang, uint64_t now)
+{
+    return gang->client_count > 1 && gang->forming.turn && !gang->forming.over &&
+           now - gang->forming.begun < 6 * GRACE;
+}
+
 /* The gang has its places and does not get ahead: it is passed over; where some of its programs
  * run, their time counts without the others. */
 static void stop_waiting(struct sched_party *party, uint64_t now)
@@ -172,7 +180,7 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
         lockd_each (const struct sched_party, each, &gang->parties, of_gang)
             end = sched_max(end, patience_ends(each));
     }
-    if (now < end || (none && sched_together_is_patient(gang, now))) {
+    if (now < end || (none && is_patient(gang, now))) {
         sched_sooner(&device->grace_at, sched_max(end, now + sched_device_look(device)));
     } else if (!none) {
         sched_lease_set_complete(gang, now);

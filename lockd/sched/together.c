@@ -100,9 +100,7 @@ void sched_together_end_plan(struct sched_device *device)
 
 static uint32_t user_of(const struct sched_gang *gang)
 {
-    const struct sched_party *party = sched_party_of(gang->parties.next, of_gang);
-
-    return sched_member_of(party->members.next, of_party)->client->user;
+    return sched_party_first(sched_party_of(gang->parties.next, of_gang))->client->user;
 }
 
 static bool are_of_one_user(const struct sched_gang *a, const struct sched_gang *b)
@@ -361,12 +359,6 @@ void sched_together_let_next(struct sched *sched, uint64_t now)
             sched_sooner(&look, sched_min(forming->until, forming->begun + 3 * GRACE));
         sched_sooner(&sched->forming.at, sched_max(look, now + LOOK_AGAIN));
     }
-}
-
-bool sched_together_is_patient(const struct sched_gang *gang, uint64_t now)
-{
-    return gang->client_count > 1 && gang->forming.turn && !gang->forming.over &&
-           now - gang->forming.begun < 6 * GRACE;
 }
 
 bool sched_together_is_awaited(const struct sched_device *device, bool waits)

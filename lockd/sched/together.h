@@ -24,8 +24,5 @@ void sched_together_formed(struct sched_gang *gang);
 void sched_together_outgrew(struct sched_gang *gang, uint64_t now);
 /* Decides which of the gangs that are forming may run. Before the plans of devices. */
 void sched_together_let_next(struct sched *sched, uint64_t now);
-/* Are others of the gang to wait for a program that does not come to run? For as long as the
- * gang has a forming turn that does not last too long. */
-bool sched_together_is_patient(const struct sched_gang *gang, uint64_t now);
 /* Is there a gang on the device whose forming turn others wait for? waits: or that waits itself. */
 bool sched_together_is_awaited(const struct sched_device *device, bool waits);

@@ -60,8 +60,8 @@ static void settle_leases(struct sched_party *party, uint64_t now)
         /* or a party before it has no place: only a new daemon's clients come like that */
         if (sched_gang_is_held_off(gang) ||
             (!wants && (party->device->turns.waiters || !gang->runs)) ||
-            (next != NULL && memcmp(next->device->identity.uuid, party->device->identity.uuid,
-                                    sizeof party->device->identity.uuid) < 0))
+            (next != NULL &&
+             memcmp(next->device->uuid, party->device->uuid, sizeof party->device->uuid) < 0))
             sched_lease_end(gang, now);
     } else if (wants && next == party) {
         sched_queue_enter(party, now);

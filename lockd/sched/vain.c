@@ -53,7 +53,7 @@ static void pay_for(struct sched_device *device, struct sched_user *user, uint64
  * program of another user is in the way. */
 static struct sched_user *kept_by(const struct sched_party *party, uint64_t now)
 {
-    const struct sched_member *own = sched_member_of(party->members.next, of_party);
+    const struct sched_member *own = sched_party_first(party);
     bool lacks = false;
 
     lockd_each (const struct sched_member, member, &party->members, of_party)

@@ -349,7 +349,7 @@ static void check_member(struct model *model, uint32_t index, const struct sched
 
 static void check_device(struct model *model, const struct sched_device *device)
 {
-    const uint32_t index = (uint32_t)device->identity.uuid[0] - 1;
+    const uint32_t index = (uint32_t)device->uuid[0] - 1;
     uint64_t held = 0, demand = 0;
     uint32_t members = 0;
     bool oversize = false;

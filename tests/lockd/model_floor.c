@@ -137,8 +137,8 @@ static void count_floor(struct model *model, const struct sched_device *device, 
 void model_count_floor(struct model *model)
 {
     lockd_each (const struct sched_device, device, &model->sched->devices, link) {
-        count_floor(model, device, (uint32_t)device->identity.uuid[0] - 1);
-        note_turns(model, device, (uint32_t)device->identity.uuid[0] - 1);
+        count_floor(model, device, (uint32_t)device->uuid[0] - 1);
+        note_turns(model, device, (uint32_t)device->uuid[0] - 1);
     }
 }
 
