@@ -51,12 +51,6 @@ static void answer_asker(void *context, uint64_t asker, const struct gs_wire_end
         lockd_outbox_send(connection, end, sizeof *end);
 }
 
-static void pause_program(struct lockd_connection *connection, bool paused)
-{
-    if (!connection->dead)
-        lockd_pause_move(connection, paused);
-}
-
 static void note_left(struct lockd_connection *connection, const uint8_t *uuid)
 {
     lockd_trace_left(connection, uuid);
@@ -112,7 +106,7 @@ void lockd_mover_init(struct lockd_server *server)
     static const struct lockd_move_calls calls = {
         .tell = tell_program,
         .answer = answer_asker,
-        .pause = pause_program,
+        .pause = lockd_pause_move,
         .remark = lockd_remarks_say,
         .left = note_left,
         .held = pass_held,
@@ -348,8 +342,9 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
             (unsigned)connection->peer.uid);
     else if (code != 0)
         lockd_connection_kill(connection, "state refused: %s", strerror(-code));
-    else if (state->demand > before)
-        lockd_wish_grown(connection);
+    else if (state->demand > before && connection->pause.wished)
+        sched_evict(connection->client,
+                    lockd_now()); /* it suspended itself: that leaves, too */
     if (code == 0)
         lockd_pause_state(connection);
 }

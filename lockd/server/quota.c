@@ -59,14 +59,9 @@ void lockd_pause_state(struct lockd_connection *connection)
 
 void lockd_pause_move(struct lockd_connection *connection, bool moves)
 {
+    if (connection->dead)
+        return;
     connection->pause.moves = moves;
-    apply_pause(connection);
-}
-
-/* A quota holds the program back on one device more, or on one less. */
-static void lockd_pause_hold(struct lockd_connection *connection, bool over)
-{
-    connection->pause.over += over ? 1 : UINT32_MAX;
     apply_pause(connection);
 }
 
@@ -130,12 +125,6 @@ void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_w
     }
 }
 
-void lockd_wish_grown(struct lockd_connection *connection)
-{
-    if (connection->pause.wished)
-        sched_evict(connection->client, lockd_now());
-}
-
 #define ROUNDING 64
 #define TELL_NS  1000000000u
 
@@ -179,7 +168,8 @@ static void hold_program(struct lockd_connection *connection, struct lockd_track
         lockd_user_say(connection->user, LOCKD_LOG_WARNING, "process %d (%s): %s",
                        (int)connection->peer.pid, connection->hello.name, text);
     }
-    lockd_pause_hold(connection, over);
+    connection->pause.over += over ? 1 : UINT32_MAX;
+    apply_pause(connection);
 }
 
 static bool exceeds_quota(uint64_t demand, uint64_t others, uint64_t most)

@@ -61,6 +61,3 @@ void lockd_wish_reconsider(struct lockd_connection *connection,
                            const struct lockd_lines *before);
 /* Takes a checked message of a program. */
 void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_wish *wish);
-/* A STATE was taken that tells of more memory than the STATE before: if the program has
- * suspended itself, that memory leaves, too. */
-void lockd_wish_grown(struct lockd_connection *connection);

@@ -155,24 +155,22 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
 {
     struct lockd_server *server = connection->server;
     struct lockd_trace_listener *listener = &connection->listening;
+    const char *refused = NULL;
 
     if (listener->listens) {
         lockd_connection_kill(connection, "it already listens");
         return;
     }
-    if (connection->peer.identity.contained) {
-        end_listening(connection, -EPERM,
-                      "a process in a container gets no trace: it shows the programs of all");
-        return;
-    }
-    if (server->trace.listeners >= LISTENERS_MAX) {
-        end_listening(connection, -EBUSY,
-                      "16 traces are already being recorded: wait until one ends");
-        return;
-    }
-    if (connection->user->trace_listeners >= LISTENERS_OF_USER && !connection->peer.controls) {
-        end_listening(connection, -EBUSY,
-                      "you already record four traces: wait until one ends");
+    if (connection->peer.identity.contained)
+        refused = "a process in a container gets no trace: it shows the programs of all";
+    else if (server->trace.listeners >= LISTENERS_MAX)
+        refused = "16 traces are already being recorded: wait until one ends";
+    else if (connection->user->trace_listeners >= LISTENERS_OF_USER &&
+             !connection->peer.controls)
+        refused = "you already record four traces: wait until one ends";
+    if (refused != NULL) {
+        end_listening(connection, connection->peer.identity.contained ? -EPERM : -EBUSY,
+                      refused);
         return;
     }
     *listener = (struct lockd_trace_listener){
