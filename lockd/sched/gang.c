@@ -24,7 +24,7 @@ void sched_gang_reweigh(struct sched_gang *gang)
     uint64_t weight = 1;
 
     sched_each_of_gang (member, gang)
-        weight = sched_max(weight, member->client->weight);
+        weight = sched_max(weight, member->client->set.weight);
     set_weight(gang, (uint32_t)weight);
     lockd_each (struct sched_party, party, &gang->parties, of_gang)
         sched_wanting_note(party);
@@ -284,8 +284,8 @@ struct sched_party *sched_gang_join(struct sched_client *client, struct sched_de
         }
         gang_enter(gang, client);
     }
-    if (client->weight > gang->weight)
-        set_weight(gang, client->weight);
+    if (client->set.weight > gang->weight)
+        set_weight(gang, client->set.weight);
     return party_of(gang, device);
 }
 

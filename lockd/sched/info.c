@@ -34,13 +34,7 @@ bool sched_next_remark(struct sched *sched, struct sched_remark *remark)
 
 struct sched_client_info sched_client_info(const struct sched_client *client)
 {
-    return (struct sched_client_info){
-        .paused = client->paused,
-        .unused = client->member_count == 0,
-        .weight = client->weight,
-        .priority = client->priority,
-        .class = client->class,
-    };
+    return (struct sched_client_info){client->paused, client->member_count == 0, client->set};
 }
 
 uint64_t sched_client_resident(const struct sched_client *client, const uint8_t *uuid)
@@ -201,7 +195,7 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
                  ((member->report.flags & GS_STATE_PARTIAL) != 0 ? GS_CLIENT_PARTIAL : 0) |
                  (client->paused ? GS_CLIENT_PAUSED : 0) |
                  (client->in_group != NULL && client->in_group->apart ? GS_CLIENT_APART : 0),
-        .priority = client->priority,
+        .priority = client->set.priority,
         .demand = member->report.demand,
         .resident = member->report.resident,
         .on_host = sched_less(member->report.demand, member->report.resident),
@@ -222,14 +216,14 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         .pinned_arrays = member->report.pinned_arrays,
         .stays = member->report.stays,
         .over = member->report.over,
-        .limit = sched_min(client->limit, member->quota),
+        .limit = sched_min(client->set.limit, member->quota),
         .host_used = client->host.said,
         .host_budget = client->host.budget,
         .gpu_ns = member_gpu_ns(member, now),
         .wait_ns = member_wait_ns(member, now),
         .wait_longest_ns =
             sched_max(member->time.wait_longest_ns, waits ? sched_less(now, since) : 0),
-        .weight = client->weight,
+        .weight = client->set.weight,
         .yielded_ns = member->time.yielded_ns,
         .class = sched_party_class(member->party, now),
         .used_ppm = (uint64_t)(sched_share_used(member->party, now) * (double)PPM),

@@ -61,10 +61,9 @@ struct sched_member {
     uint64_t stopped;    /* when it was asked to stop: lease.c */
     bool beyond;         /* what it lacks is to lie beyond the card, in this turn: stop.c */
 
-    struct { /* work that is due before the event ends: device.c */
-        struct lockd_list
-            touched; /* on device->agenda.touched: its target may have to change */
-        bool asked;  /* it is to say what is free; any target is a question */
+    struct {                       /* work that is due before the event ends: device.c */
+        struct lockd_list touched; /* on device->agenda.touched: its target may change */
+        bool asked;                /* it is to say what is free; any target is a question */
     } agenda;
 
     struct {             /* its last report: scheduler.c */
@@ -112,8 +111,7 @@ struct sched_member {
         uint64_t had;   /* the most it might hold when the target was begun that is sent next */
         struct sched_outstanding
             outstanding[TARGETS_IN_FLIGHT + 3]; /* budgets falling, seq rising */
-        struct sched_outstanding
-            replaced; /* the highest that the target of that seq took away */
+        struct sched_outstanding replaced;      /* the highest that this target took away */
     } sent;
 
     struct sched_member_books { /* its share of its device's sums and sets: books.c */
@@ -131,8 +129,7 @@ struct sched_member {
                           * targets, and nothing came of it; LOCKD_NEVER: it has done everything */
         uint64_t offered; /* it cannot stop for want of memory: since when there is some for it
                            * that it has not taken; LOCKD_NEVER */
-        bool
-            refuses; /* ... for so long that it is not true; or it runs on, and asks for none */
+        bool refuses; /* ... for so long that it is not true; or it runs on, asking for none */
         uint64_t asked; /* its demand when its turn began: to ask for more gets nobody ahead */
         uint64_t came;  /* of that, as memory and as budget, the most in this turn */
     } books;
@@ -171,29 +168,25 @@ struct sched_party {
     struct sched_party_wait {     /* its place in a queue: queue.c */
         struct sched_node queued; /* in one of device->waiting while it waits */
         uint64_t arrival;         /* rises with every place in a queue */
-        uint64_t
-            number;     /* among equals, as the policy says: kept for as long as `arrival` is */
-        uint64_t place; /* in the queue, when it was last looked at: info.c */
-        bool first;     /* in the queue before all others: sched_party_blocked() */
-        bool elsewhere; /* waits for another device before it comes to this device */
+        uint64_t number;  /* among equals, as the policy says: kept for as long as `arrival` */
+        uint64_t place;   /* in the queue, when it was last looked at: info.c */
+        bool first;       /* in the queue before all others: sched_party_blocked() */
+        bool elsewhere;   /* waits for another device before it comes to this device */
         bool keeps_place; /* its turn was cut: it comes back to the place that it had */
         bool yields; /* its turn was ended for the party that had this place, and still waits */
         uint64_t behind_key, behind_number, behind_arrival; /* ... when it was stopped for it */
     } wait;
 
-    struct sched_party_turn { /* lease.c */
-        struct lockd_list
-            holder; /* on device->turns.holders while held, in order of admission */
-        bool held;  /* it has its place on the device; it runs when its whole gang has */
-        bool begun; /* ... and has, in this turn: its time counts */
-        bool
-            backfilled; /* admitted past a waiting head of the queue: gives way to it at once */
+    struct sched_party_turn {     /* lease.c */
+        struct lockd_list holder; /* on device->turns.holders, in order of admission */
+        bool held;        /* it has its place on the device; it runs when its whole gang has */
+        bool begun;       /* ... and has, in this turn: its time counts */
+        bool backfilled;  /* admitted past a waiting head of the queue: gives way at once */
         bool interrupted; /* its gang's last turn was ended before its time for another one's */
         bool interrupts;  /* its turn ended another party's turn before its time */
         bool measured;    /* the switch to it is to be measured: it has not come to run yet */
         uint32_t skipped; /* so many turns in a row ended without it coming to run */
-        uint64_t
-            vain; /* of this turn, the time in which nothing ran by its own fault: vain.c */
+        uint64_t vain;    /* of this turn, the time in which nothing ran by its fault: vain.c */
         uint64_t pays_until; /* ... it waits until all had so much: vain.c */
         uint64_t cleared;    /* when the switch to it began: others were stopped, or its turn */
         uint64_t progress;   /* when its turn last got ahead: it began, or memory came */
@@ -248,8 +241,7 @@ struct sched_party {
     struct sched_party_books { /* its part of the sums of its device: books.c */
         uint64_t demand, need; /* need: bytes of the capacity that it takes while it runs */
         uint64_t need_held, need_busy;
-        uint64_t
-            lost; /* what stuck members, or those that do not leave, hold; part of need_busy */
+        uint64_t lost; /* what stuck members, or those that stay, hold; part of need_busy */
         uint32_t busy_members, running_members, stuck_members;
         uint32_t blocked_members; /* stuck, and they lack memory */
         uint32_t gang_blocked;    /* the same, also during the turn that they get for it */
@@ -293,8 +285,7 @@ struct sched_gang {
         uint64_t counted_at;
         uint64_t came_at; /* when the last of its ranks did */
         uint64_t begun;   /* its forming turn: when it began */
-        uint64_t
-            until; /* ... ends if another one waits for it; LOCKD_NEVER: it has not run yet */
+        uint64_t until;  /* ... ends if another one waits for it; LOCKD_NEVER: it has not run */
         uint64_t had_at; /* when its last one ended; 0: it has had none */
         uint64_t
             user_had_at; /* when a gang of its user last had one, while it waited; 0: never */
@@ -405,9 +396,8 @@ struct sched_device {
 
     struct { /* parties that wait for it: queue.c */
         struct sched_order queue;
-        struct sched_order
-            apart;         /* they can never fit, or wait for forming turns: together.c */
-        uint64_t again_at; /* when one of them may go first again; LOCKD_NEVER */
+        struct sched_order apart; /* they never fit, or wait for forming turns: together.c */
+        uint64_t again_at;        /* when one of them may go first again; LOCKD_NEVER */
         const struct sched_party *back; /* the last whose turn was ended before its time */
     } waiting;
 
@@ -517,10 +507,8 @@ struct sched_client {
     struct sched_group *in_group;
     struct lockd_list of_group;
     void *owner;
-    uint32_t member_count, weight, user;
-    int32_t priority;
-    enum gs_wire_class class;
-    uint64_t limit;      /* on one device, bytes; UINT64_MAX: none */
+    uint32_t member_count, user;
+    struct sched_client_settings set;
     uint64_t quota_next; /* the quota of the next member */
     char group[32];
     uint64_t kin;   /* the group that it was found to be in; 0: none */

@@ -274,7 +274,7 @@ void sched_plan_last(struct sched_member *member, bool last, uint64_t now)
     client->last += last ? 1 : UINT32_MAX;
     if (before == (client->last != 0))
         return;
-    if (client->class != GS_CLASS_BACKGROUND)
+    if (client->set.class != GS_CLASS_BACKGROUND)
         client->sched->background += last ? 1 : UINT32_MAX;
     sched_lease_requeue_gang(client->gang, now);
 }

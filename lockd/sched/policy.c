@@ -72,7 +72,8 @@ int32_t sched_gang_priority(const struct sched_gang *gang)
     int32_t priority = INT32_MIN;
 
     sched_each_of_gang (member, gang)
-        priority = member->client->priority > priority ? member->client->priority : priority;
+        priority =
+            member->client->set.priority > priority ? member->client->set.priority : priority;
     return priority;
 }
 

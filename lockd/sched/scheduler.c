@@ -287,8 +287,8 @@ struct sched_client *sched_client_add(struct sched *sched, void *owner)
         return NULL;
     client->owner = owner;
     client->sched = sched;
-    client->weight = GS_WEIGHT_DEFAULT;
-    client->limit = client->quota_next = UINT64_MAX;
+    client->set.weight = GS_WEIGHT_DEFAULT;
+    client->set.limit = client->quota_next = UINT64_MAX;
     client->host.budget = client->host.told = UINT64_MAX;
     lockd_list_append(&sched->clients, &client->link);
     return client;
@@ -300,7 +300,7 @@ void sched_client_gone(struct sched_client *client, uint64_t now_ns)
 
     lockd_each (struct sched_member, member, &client->members, of_client)
         member_free(member, now_ns);
-    sched->background -= client->class == GS_CLASS_BACKGROUND;
+    sched->background -= client->set.class == GS_CLASS_BACKGROUND;
     sched_host_forget(client);
     sched_gang_client_gone(client);
     lockd_list_remove(&client->link);

@@ -80,13 +80,17 @@ void sched_kin(struct sched_client *client, uint64_t kin, uint64_t now_ns);
 /* The client is a rank of a job, by evidence of its own, also while no other rank is there.
  * ranks: of the job on this machine; 0: not known. */
 void sched_rank(struct sched_client *client, uint32_t ranks, uint64_t now_ns);
-void sched_weight(struct sched_client *client, uint32_t weight, uint64_t now_ns);
-void sched_priority(struct sched_client *client, int32_t priority, uint64_t now_ns);
-void sched_class(struct sched_client *client, enum gs_wire_class class, uint64_t now_ns);
-/* bytes: the most it may hold on one device; UINT64_MAX: no limit. */
-void sched_limit(struct sched_client *client, uint64_t bytes, uint64_t now_ns);
-/* ... on that device. If the client has not named it, the quota is of the next device that it
- * names. */
+/* Settings of one client. */
+struct sched_client_settings {
+    uint32_t weight;
+    int32_t priority;
+    enum gs_wire_class class;
+    uint64_t limit; /* bytes, the most it may hold on one device; UINT64_MAX: no limit */
+};
+void sched_client_set(struct sched_client *client, struct sched_client_settings set,
+                      uint64_t now_ns);
+/* bytes: the most it may hold on that device; UINT64_MAX: no limit. If the client has not named
+ * it, the quota is of the next device that it names. */
 void sched_quota(struct sched_client *client, const uint8_t *uuid, uint64_t bytes,
                  uint64_t now_ns);
 /* Stops it and moves all its memory out, or what can leave; then it waits for its turn like the
@@ -150,12 +154,9 @@ uint64_t sched_deadline(const struct sched *sched);
 /* The settings that are in force: no 0 and no LOCKD_AUTO where there is a fixed value. */
 const struct sched_settings *sched_settings(const struct sched *sched);
 struct sched_host_info sched_host_info(const struct sched *sched);
-/* Settings of a client. */
 struct sched_client_info {
     bool paused, unused; /* unused: it has not named a device */
-    uint32_t weight;
-    int32_t priority;
-    enum gs_wire_class class;
+    struct sched_client_settings set;
 };
 struct sched_client_info sched_client_info(const struct sched_client *client);
 /* Bytes that the client has on that device, as far as it is believed, and bytes that it needs

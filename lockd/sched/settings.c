@@ -10,15 +10,15 @@ static void set_class(struct sched_client *client, enum gs_wire_class class)
 {
     if (client->last == 0)
         client->sched->background += (uint32_t)(class == GS_CLASS_BACKGROUND) -
-                                     (uint32_t)(client->class == GS_CLASS_BACKGROUND);
-    client->class = class;
+                                     (uint32_t)(client->set.class == GS_CLASS_BACKGROUND);
+    client->set.class = class;
 }
 
 void sched_describe(struct sched_client *client, const struct gs_wire_hello *hello,
                     uint32_t user)
 {
-    client->weight = hello->weight != 0 ? hello->weight : GS_WEIGHT_DEFAULT;
-    client->priority = hello->priority;
+    client->set.weight = hello->weight != 0 ? hello->weight : GS_WEIGHT_DEFAULT;
+    client->set.priority = hello->priority;
     set_class(client,
               hello->class < GS_CLASS_COUNT ? (enum gs_wire_class)hello->class : GS_CLASS_AUTO);
     client->user = user;
@@ -26,38 +26,25 @@ void sched_describe(struct sched_client *client, const struct gs_wire_hello *hel
     client->group[sizeof client->group - 1] = '\0';
 }
 
-void sched_weight(struct sched_client *client, uint32_t weight, uint64_t now_ns)
+void sched_client_set(struct sched_client *client, struct sched_client_settings set,
+                      uint64_t now_ns)
 {
-    client->weight = (uint32_t)sched_clamp(weight, 1, GS_WEIGHT_MAX);
-    if (client->gang != NULL)
+    const struct sched_client_settings before = client->set;
+
+    set.weight = (uint32_t)sched_clamp(set.weight, 1, GS_WEIGHT_MAX);
+    set.priority = set.priority < -GS_PRIORITY_MAX  ? -GS_PRIORITY_MAX
+                   : set.priority > GS_PRIORITY_MAX ? GS_PRIORITY_MAX
+                                                    : set.priority;
+    set_class(client, set.class);
+    client->set = set;
+    if (client->gang != NULL && set.weight != before.weight)
         sched_gang_reweigh(client->gang);
-    sched_plan(client->sched, now_ns);
-}
-
-void sched_priority(struct sched_client *client, int32_t priority, uint64_t now_ns)
-{
-    client->priority = priority < -GS_PRIORITY_MAX  ? -GS_PRIORITY_MAX
-                       : priority > GS_PRIORITY_MAX ? GS_PRIORITY_MAX
-                                                    : priority;
-    if (client->gang != NULL)
+    /* a place in a queue follows from these; so does whether a turn may go on */
+    if (client->gang != NULL && (set.priority != before.priority || set.class != before.class))
         sched_lease_requeue_gang(client->gang, now_ns);
-    sched_plan(client->sched, now_ns);
-}
-
-/* A place in a queue follows from it; so does whether a turn may go on. */
-void sched_class(struct sched_client *client, enum gs_wire_class class, uint64_t now_ns)
-{
-    set_class(client, class);
-    if (client->gang != NULL)
-        sched_lease_requeue_gang(client->gang, now_ns);
-    sched_plan(client->sched, now_ns);
-}
-
-void sched_limit(struct sched_client *client, uint64_t bytes, uint64_t now_ns)
-{
-    client->limit = bytes;
     lockd_each (struct sched_member, member, &client->members, of_client)
-        sched_agenda_touch(member);
+        if (set.limit != before.limit)
+            sched_agenda_touch(member);
     sched_plan(client->sched, now_ns);
 }
 

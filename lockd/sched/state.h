@@ -162,7 +162,7 @@ static inline enum gs_wire_class sched_gang_class(const struct sched_gang *gang)
 
     lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
         lockd_each (const struct sched_member, member, &party->members, of_party) {
-            const enum gs_wire_class class = member->client->class;
+            const enum gs_wire_class class = member->client->set.class;
 
             if (member->client->last != 0)
                 return GS_CLASS_BACKGROUND;
@@ -206,5 +206,5 @@ static inline uint64_t sched_member_pinned(const struct sched_member *member)
 /* The most that it may have there, whatever the device has. */
 static inline uint64_t sched_member_limit(const struct sched_member *member)
 {
-    return sched_min(sched_min(member->client->limit, member->quota), member->report.total);
+    return sched_min(sched_min(member->client->set.limit, member->quota), member->report.total);
 }

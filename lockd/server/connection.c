@@ -206,7 +206,6 @@ struct lockd_connection *lockd_connection_new(struct lockd_server *server, int f
     connection->silence.since = lockd_now();
     connection->user = user;
     lockd_peer_init(&connection->peer, identity, &server->here, identity->uid, pid);
-    connection->limit = UINT64_MAX;
     connection->out.watched = event.events;
     if (epoll_ctl(server->loop.epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         free(connection);

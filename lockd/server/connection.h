@@ -56,7 +56,6 @@ struct lockd_connection {
     struct lockd_tracks tracks;
     struct lockd_pause pause;
     struct lockd_wish wish;
-    uint64_t limit;                    /* bytes on a device, set by gpusharectl */
     bool descriptors;                  /* some may be in flight to the daemon (users.h) */
     bool asked;                        /* the daemon has asked for some, by itself */
     struct lockd_move_program program; /* as lockd/move knows it (lockd_mover_init()) */

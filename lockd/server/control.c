@@ -67,13 +67,13 @@ static bool is_for_owner(uint32_t op)
 static void lockd_control_values(const struct lockd_connection *program,
                                  struct lockd_values *values)
 {
-    const struct sched_client_info info = sched_client_info(program->client);
+    const struct sched_client_settings set = sched_client_info(program->client).set;
 
     *values = (struct lockd_values){
-        .weight = info.weight,
-        .priority = (uint64_t)(int64_t)info.priority,
-        .class = info.class,
-        .limit = program->limit,
+        .weight = set.weight,
+        .priority = (uint64_t)(int64_t)set.priority,
+        .class = set.class,
+        .limit = set.limit,
     };
 }
 
@@ -81,7 +81,7 @@ static void do_with_program(struct lockd_connection *program,
                             const struct gs_wire_control *control)
 {
     const uint64_t now = lockd_now();
-    struct lockd_values before, after;
+    struct lockd_values values;
 
     switch (control->op) {
     case GS_CONTROL_PAUSE:
@@ -96,19 +96,17 @@ static void do_with_program(struct lockd_connection *program,
         sched_evict(program->client, now);
         break;
     default:
-        lockd_control_values(program, &before);
-        after = before;
-        *(uint64_t *)lockd_setting_place(lockd_setting_of_op(control->op), &after) =
+        lockd_control_values(program, &values);
+        *(uint64_t *)lockd_setting_place(lockd_setting_of_op(control->op), &values) =
             control->value;
-        program->limit = after.limit;
-        if (after.weight != before.weight)
-            sched_weight(program->client, (uint32_t)after.weight, now);
-        if (after.priority != before.priority)
-            sched_priority(program->client, (int32_t)(int64_t)after.priority, now);
-        if (after.class != before.class)
-            sched_class(program->client, (enum gs_wire_class)after.class, now);
-        if (after.limit != before.limit)
-            sched_limit(program->client, after.limit, now);
+        sched_client_set(program->client,
+                         (struct sched_client_settings){
+                             .weight = (uint32_t)values.weight,
+                             .priority = (int32_t)(int64_t)values.priority,
+                             .class = (enum gs_wire_class)values.class,
+                             .limit = values.limit,
+                         },
+                         now);
     }
 }
 
@@ -417,19 +415,19 @@ void lockd_status_send(struct lockd_connection *connection)
     send_daemon(&status, server);
     sched_visit(server->scheduler, visit_device, visit_member, &status, lockd_now());
     lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
-        struct gs_wire_client client = {
-            .condition = GS_CONDITION_NO_DEVICE,
-            .limit = each->limit,
-            .host_budget = UINT64_MAX,
-            .flags = each->client != NULL && sched_client_info(each->client).paused
-                         ? GS_CLIENT_PAUSED
-                         : 0,
-        };
+        struct gs_wire_client client = {.condition = GS_CONDITION_NO_DEVICE,
+                                        .host_budget = UINT64_MAX};
+        struct sched_client_info info;
 
         if (connection->dead) /* it has left this list, and `each` may be it */
             return;
-        if (each->client == NULL || !sched_client_info(each->client).unused)
+        if (each->client == NULL)
             continue;
+        info = sched_client_info(each->client);
+        if (!info.unused)
+            continue;
+        client.limit = info.set.limit;
+        client.flags = info.paused ? GS_CLIENT_PAUSED : 0;
         describe_program(&client, each);
         send_one(&status, &client, GS_WIRE_CLIENT);
     }

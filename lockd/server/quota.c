@@ -96,6 +96,14 @@ enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection)
     return class;
 }
 
+static void update_class(struct lockd_connection *connection)
+{
+    struct sched_client_settings set = sched_client_info(connection->client).set;
+
+    set.class = lockd_wish_granted(connection);
+    sched_client_set(connection->client, set, lockd_now());
+}
+
 void lockd_wish_reconsider(struct lockd_connection *connection,
                            const struct lockd_lines *before)
 {
@@ -103,7 +111,7 @@ void lockd_wish_reconsider(struct lockd_connection *connection,
         granted_by(connection, before) ==
             granted_by(connection, &connection->server->config.classes))
         return;
-    sched_class(connection->client, lockd_wish_granted(connection), lockd_now());
+    update_class(connection);
 }
 
 void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_wish *wish)
@@ -121,7 +129,7 @@ void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_w
     }
     if ((wish->flags & GS_WISH_CLASS) != 0 && wish->class_number != connection->wish.class) {
         connection->wish.class = (enum gs_wire_class)wish->class_number;
-        sched_class(connection->client, lockd_wish_granted(connection), lockd_now());
+        update_class(connection);
     }
 }
 

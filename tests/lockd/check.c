@@ -236,7 +236,7 @@ static const char *check_background(const struct sched *sched)
     uint32_t clients = 0;
 
     lockd_each (const struct sched_client, client, &sched->clients, link)
-        clients += client->class == GS_CLASS_BACKGROUND;
+        clients += client->set.class == GS_CLASS_BACKGROUND;
     return clients != sched->background ? "how many programs are background" : NULL;
 }
 

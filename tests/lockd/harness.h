@@ -121,13 +121,37 @@ static inline void say_state(struct harness *h, int who, uint32_t flags, uint64_
     harness_take(h);
 }
 
+static inline void change_class(struct harness *h, int who, enum gs_wire_class class)
+{
+    struct sched_client_settings set = sched_client_info(h->client[who].client).set;
+
+    set.class = class;
+    sched_client_set(h->client[who].client, set, h->now);
+}
+
+static inline void change_priority(struct harness *h, int who, int32_t priority)
+{
+    struct sched_client_settings set = sched_client_info(h->client[who].client).set;
+
+    set.priority = priority;
+    sched_client_set(h->client[who].client, set, h->now);
+}
+
+static inline void change_weight(struct harness *h, int who, uint32_t weight)
+{
+    struct sched_client_settings set = sched_client_info(h->client[who].client).set;
+
+    set.weight = weight;
+    sched_client_set(h->client[who].client, set, h->now);
+}
+
 /* Programs below `count` do not go first when they are new: a turn lasts for a whole quantum. */
 static inline void go_in_turn(struct harness *h, int count)
 {
     for (int who = 0; who < count; who++) {
         if (h->client[who].client == NULL)
             h->client[who].client = sched_client_add(h->sched, &h->client[who]);
-        sched_class(h->client[who].client, GS_CLASS_BATCH, h->now);
+        change_class(h, who, GS_CLASS_BATCH);
     }
 }
 

@@ -390,7 +390,7 @@ bool model_all_run(const struct model *model)
         const struct sched_client *client = model->programs[i].client;
 
         for (uint32_t d = 0; d < model->options.devices; d++) {
-            if (client != NULL && client->class != GS_CLASS_BACKGROUND &&
+            if (client != NULL && client->set.class != GS_CLASS_BACKGROUND &&
                 model_uses(&model->programs[i], d) && !model->programs[i].side[d].running)
                 return false;
         }

@@ -9,7 +9,7 @@
 
 static void set_class(struct harness *h, int who, enum gs_wire_class class)
 {
-    sched_class(h->client[who].client, class, h->now);
+    change_class(h, who, class);
     harness_take(h);
 }
 

@@ -254,8 +254,8 @@ static void gang_of_low_priority_keeps_no_place_for_ever(void **state)
 
     settings.policy = GS_POLICY_PRIORITY;
     sched_set(h->sched, &settings, h->now);
-    sched_priority(h->client[4].client, 50, h->now);
-    sched_priority(h->client[5].client, 50, h->now);
+    change_priority(h, 4, 50);
+    change_priority(h, 5, 50);
     run_with(h, 5, 7 * GIB);
     say_state(h, 1, W, 7 * GIB, 0);
     say_state(h, 0, W, 7 * GIB, 0);
@@ -279,14 +279,14 @@ static void gang_weight_is_the_highest_of_its_members(void **state)
 
     say_state(h, 0, W, GIB, 0);
     assert_int_equal(gang_of(h, 0)->weight, GS_WEIGHT_DEFAULT);
-    h->client[1].client->weight = 300; /* as its HELLO says, before it joins */
+    h->client[1].client->set.weight = 300; /* as its HELLO says, before it joins */
     say_state(h, 1, W, GIB, 0);
     assert_int_equal(gang_of(h, 0)->weight, 300);
     assert_null(sched_check(h->sched));
     end_client(h, 1);
     assert_int_equal(gang_of(h, 0)->weight, GS_WEIGHT_DEFAULT);
     assert_null(sched_check(h->sched));
-    sched_weight(h->client[0].client, 40, h->now);
+    change_weight(h, 0, 40);
     assert_int_equal(gang_of(h, 0)->weight, 40);
     assert_int_equal(device_of(h)->books.weights, 40);
     assert_null(sched_check(h->sched));

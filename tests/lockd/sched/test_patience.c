@@ -20,7 +20,7 @@ static void choose_policy(struct harness *h, enum gs_policy policy)
 static void first_gang_gives_way(struct harness *h)
 {
     choose_policy(h, GS_POLICY_PRIORITY);
-    sched_priority(h->client[5].client, 50, h->now);
+    change_priority(h, 5, 50);
     run_with(h, 5, 7 * GIB);
     say_state(h, 0, W, 7 * GIB, 0);
     say_state(h, 1, W, 7 * GIB, 0);
@@ -87,7 +87,7 @@ static void patience_gang_that_gives_way_becomes_more_important_runs_then(void *
     struct harness *h = *state;
 
     first_gang_gives_way(h);
-    sched_priority(h->client[1].client, 60, h->now);
+    change_priority(h, 1, 60);
     harness_take(h);
     for (int step = 0; step < 5; step++) {
         obey_target(h, 4);
@@ -119,8 +119,8 @@ static void patience_higher_priority_takes_a_kept_place_at_once(void **state)
     struct harness *h = *state;
 
     choose_policy(h, GS_POLICY_PRIORITY);
-    sched_priority(h->client[4].client, 5, h->now);
-    sched_priority(h->client[5].client, 5, h->now);
+    change_priority(h, 4, 5);
+    change_priority(h, 5, 5);
     run_with(h, 5, 7 * GIB);
     say_state(h, 0, W, 7 * GIB, 0);
     say_state(h, 1, W, 7 * GIB, 0);

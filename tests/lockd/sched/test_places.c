@@ -84,7 +84,7 @@ static void program_that_owes_and_has_no_room_is_passed(void **state)
     sched_set(h->sched, &settings, h->now);
     begin_of_user(h, 0, 1, 4 * GIB);
     begin_of_user(h, 1, 2, 8 * GIB);
-    sched_class(h->client[1].client, GS_CLASS_INTERACTIVE, h->now);
+    change_class(h, 1, GS_CLASS_INTERACTIVE);
     for (int step = 0; step < 6000; step++) {
         step_training(h, 0);
         step_training(h, 1);

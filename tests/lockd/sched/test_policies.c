@@ -100,7 +100,7 @@ static void policy_rr_a_quantum_each_whatever_the_weight(void **state)
 
     choose_policy(h, GS_POLICY_RR, false);
     three_wait(h);
-    sched_weight(h->client[2].client, 300, h->now);
+    change_weight(h, 2, 300);
     share_out(h, 3, 7 * GIB, 600000 * MS, ran);
     for (int i = 0; i < 3; i++)
         assert_in_range(ran[i], 180000 * MS, 210000 * MS);
@@ -112,7 +112,7 @@ static void policy_fair_time_by_weight(void **state)
     uint64_t ran[3];
 
     three_wait(h);
-    sched_weight(h->client[2].client, 200, h->now);
+    change_weight(h, 2, 200);
     share_out(h, 3, 7 * GIB, 100000 * MS, ran); /* until it is settled */
     share_out(h, 3, 7 * GIB, 1200000 * MS, ran);
     assert_in_range(ran[0] * 100 / ran[1], 97, 103);
@@ -311,7 +311,7 @@ static void policy_priority_higher_goes_first_and_at_once(void **state)
 
     choose_policy(h, GS_POLICY_PRIORITY, false);
     three_wait(h);
-    sched_priority(h->client[2].client, 5, h->now);
+    change_priority(h, 2, 5);
     harness_take(h);
     assert_false(has_run(h, 0));
     say_state(h, 0, W, 7 * GIB, 7 * GIB);
@@ -320,7 +320,7 @@ static void policy_priority_higher_goes_first_and_at_once(void **state)
     say_state(h, 2, R, 7 * GIB, 7 * GIB);
     pass_time(h, 600000 * MS);
     assert_int_equal(find_runner(h), 2);
-    sched_priority(h->client[2].client, -5, h->now);
+    change_priority(h, 2, -5);
     harness_take(h);
     assert_false(has_run(h, 2));
 }

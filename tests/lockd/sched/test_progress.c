@@ -207,14 +207,14 @@ static void progress_gang_becomes_more_important_while_it_waits_runs_at_once(voi
     struct stage stage;
 
     begin_stage(&stage, h, GS_POLICY_PRIORITY);
-    sched_priority(h->client[5].client, 5, h->now);
+    change_priority(h, 5, 5);
     run_with(h, 5, 7 * GIB);
-    sched_priority(h->client[7].client, 10, h->now);
+    change_priority(h, 7, 10);
     say_state(h, 1, W, 7 * GIB, 0);
     assert_false(has_run(h, 1));
     end_client(h, 3);
     joins_group(h, 3, "a");
-    sched_priority(h->client[3].client, 50, h->now);
+    change_priority(h, 3, 50);
     say_state(h, 3, W, GIB, 0);
     assert_false(has_run(h, 5));
     say_state(h, 7, W, 7 * GIB, 0); /* above 5, and below them */
@@ -235,7 +235,7 @@ static void progress_higher_priority_keeps_its_turn_beyond_a_quantum(void **stat
     uint64_t switches;
 
     begin_stage(&stage, h, GS_POLICY_PRIORITY);
-    sched_priority(h->client[5].client, 5, h->now);
+    change_priority(h, 5, 5);
     run_with(h, 5, 7 * GIB);
     say_state(h, 7, W, 7 * GIB, 0);
     switches = device_of(h)->turns.switches;

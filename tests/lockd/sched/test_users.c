@@ -28,7 +28,7 @@ static struct users share_device(struct harness *h, int others, uint32_t weight,
     use_short_turns(h);
     for (int who = 0; who <= others; who++)
         begin_of_user(h, who, who == 0 ? 1 : 2, LARGE);
-    sched_weight(h->client[0].client, weight, h->now);
+    change_weight(h, 0, weight);
     for (int step = 0; step < rounds * 8 * (others + 1); step++) {
         for (int who = 0; who <= others; who++) {
             if (!has_run(h, who) && !is_running(h, who) && h->client[who].state.resident == 0)
