@@ -19,9 +19,10 @@
 
 pthread_mutex_t gs_memory_lock GS_ZERO_IN_CHILD;
 static pthread_mutex_t lock GS_ZERO_IN_CHILD;
-static struct gs_device devices[GS_MAX_DEVICES];
-static _Atomic(unsigned) device_count; /* release: pairs with the acquire of readers */
-static struct gs_context first_contexts[BLOCK];
+static struct gs_device devices[GS_MAX_DEVICES] GS_ZERO_IN_CHILD;
+static _Atomic(unsigned) device_count
+    GS_ZERO_IN_CHILD; /* release: pairs with the acquire of readers */
+static struct gs_context first_contexts[BLOCK] GS_ZERO_IN_CHILD;
 /* release, for blocks with free slots: pairs with the acquire of readers; blocks are never freed */
 static struct gs_context *_Atomic blocks[MAX_BLOCKS] = {first_contexts};
 static _Atomic(unsigned) greens;     /* green contexts ever noted; 0: nothing looks for them */
@@ -219,7 +220,7 @@ const struct gs_context *gs_context_find(CUcontext handle)
     return find_context(handle);
 }
 
-_Atomic(bool) gs_any_suspect;
+_Atomic(bool) gs_any_suspect GS_ZERO_IN_CHILD;
 
 /* True for results after which cuda.h wants the process ended, and for those that say that a
  * part of the device has gone. A wrong one among them costs one query. */
@@ -375,10 +376,6 @@ void gs_device_set_uuid(struct gs_device *device, const uint8_t uuid[16])
 
 void gs_devices_after_fork(void)
 {
-    memset(first_contexts, 0, sizeof first_contexts);
     for (unsigned i = 1; i < MAX_BLOCKS; i++) /* as with ranges: left to the parent */
         atomic_store_explicit(&blocks[i], NULL, memory_order_relaxed);
-    memset(devices, 0, sizeof devices);
-    atomic_store(&gs_any_suspect, false);
-    atomic_store(&device_count, 0);
 }

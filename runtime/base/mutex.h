@@ -15,8 +15,8 @@
 #include <time.h>
 
 /* Variables that are zero in a forked child, as they are when a program starts: what they say is of
- * the parent, and what they point to is left to it. A pthread_mutex_t and a pthread_once_t are zero
- * before their first use. */
+ * the parent, and what they point to is left to it. A pthread_mutex_t, a pthread_cond_t and a
+ * pthread_once_t are zero before their first use. */
 #define GS_ZERO_IN_CHILD __attribute__((section("gs_child")))
 
 /* For the child, once what these variables hold has been closed there. Nothing may take a lock

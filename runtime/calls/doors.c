@@ -254,16 +254,6 @@ static bool abi_is_known(const char *symbol, int version, cuuint64_t flags, cons
     return at_table == found;
 }
 
-/* The row for a request; some programs ask for a symbol (cuMemAlloc_v2) instead of a base name. */
-static const struct gs_row *row_for(const char *symbol, int version, bool per_thread)
-{
-    const struct gs_row *row = gs_row_by_base(symbol, version, per_thread);
-
-    return row == NULL && gs_row_by_base(symbol, INT_MAX, false) == NULL
-               ? gs_row_by_symbol(symbol)
-               : row;
-}
-
 /* `result` is the driver's. */
 static CUresult replace_function(CUresult result, const char *symbol, void **function,
                                  int version, cuuint64_t flags, void *caller)
@@ -281,8 +271,12 @@ static CUresult replace_function(CUresult result, const char *symbol, void **fun
         gs_stats_escaped();
         return CUDA_SUCCESS;
     }
-    if (abi_is_known(symbol, version, flags, *function))
-        row = row_for(symbol, version_there(version), per_thread);
+    if (abi_is_known(symbol, version, flags, *function)) {
+        row = gs_row_by_base(symbol, version_there(version), per_thread);
+        /* some programs ask for a symbol (cuMemAlloc_v2) instead of a base name */
+        if (row == NULL && gs_row_by_base(symbol, INT_MAX, false) == NULL)
+            row = gs_row_by_symbol(symbol);
+    }
     if (row == NULL && !gs_past_is_known(symbol)) {
         gs_unknown_given(symbol, version);
         if (!gs_runtime.config.strict)

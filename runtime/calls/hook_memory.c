@@ -211,17 +211,6 @@ static int get_memory(const void *handle, struct gs_opening *opening)
     return gs_opener_get(handle, opening);
 }
 
-/* The driver does not know our handles: returns what it says about a handle that means nothing
- * (any more). */
-static CUresult say_unknown(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
-{
-    const CUresult result = gs_driver.cuIpcOpenMemHandle_v2(address, handle, flags);
-
-    return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED
-               ? result
-               : CUDA_ERROR_INVALID_VALUE;
-}
-
 static void say_why(int error)
 {
     static bool said;
@@ -259,7 +248,13 @@ static CUresult open_ours(CUdeviceptr *address, CUipcMemHandle handle, unsigned 
     result = gs_openings_open(&ours, device, get_memory, &ours, address, &error);
     if (error != 0)
         say_why(error);
-    return error == -ENOENT ? say_unknown(address, handle, flags) : result;
+    if (error != -ENOENT)
+        return result;
+    /* the driver does not know our handles: what it says about a handle that means nothing */
+    result = gs_driver.cuIpcOpenMemHandle_v2(address, handle, flags);
+    return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED
+               ? result
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 static bool is_ours(const CUipcMemHandle *handle)

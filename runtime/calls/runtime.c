@@ -16,7 +16,7 @@
 #include "runtime/gate/gate.h"
 #include "runtime/memory/openings.h"
 #include "runtime/range/handover.h"
-#include "runtime/range/host.h"
+#include "runtime/range/host_file.h"
 
 static void start_fresh_in_child(void)
 {
@@ -24,7 +24,7 @@ static void start_fresh_in_child(void)
     gs_handover_in_child();
     gs_shares_after_fork();
     gs_openings_after_fork();
-    gs_host_after_fork();
+    gs_host_file_after_fork();
     gs_devices_after_fork();
     gs_reconcile_after_fork();
     gs_client_after_fork();

@@ -70,18 +70,6 @@ static void at_exit(void)
     gs_openings_let_go();
 }
 
-/* Without the thread nothing takes turns, moves memory or opens the gate later: the gate stays
- * open, and memory is the driver's own. Starting it is not tried again, since memory allocated
- * meanwhile could not be moved. */
-static void go_without_thread(void)
-{
-    gs_session_give_up("this process cannot start a thread");
-    gs_each_device (device)
-        atomic_store_explicit(&device->movable, false, memory_order_relaxed);
-    gs_session_allow_everything();
-    gs_gate_open(false);
-}
-
 static void start_thread(void)
 {
     switch (gs_worker_start(client_main)) {
@@ -91,7 +79,14 @@ static void start_thread(void)
         atexit(at_exit);
         break;
     default:
-        go_without_thread(); /* for each context, since its device may be new */
+        /* Without the thread nothing takes turns, moves memory or opens the gate later: the gate
+         * stays open, and memory is the driver's own. Starting it is not tried again, since memory
+         * allocated meanwhile could not be moved. For each context, since its device may be new. */
+        gs_session_give_up("this process cannot start a thread");
+        gs_each_device (device)
+            atomic_store_explicit(&device->movable, false, memory_order_relaxed);
+        gs_session_allow_everything();
+        gs_gate_open(false);
     }
 }
 

@@ -167,13 +167,6 @@ int gs_connect_send(int fd, const void *message, uint32_t length,
     return sent < 0 ? -errno : -EPIPE;
 }
 
-/* The daemon refuses us and says why. This message is the same in every version. */
-static bool is_refusal(const union gs_connect_message *message, ssize_t got)
-{
-    return got == (ssize_t)sizeof message->end && message->header.magic == GS_WIRE_MAGIC &&
-           message->header.type == GS_WIRE_END;
-}
-
 /* Each message of the daemon to a program has a fixed size. */
 static uint32_t size_of(uint16_t type)
 {
@@ -207,7 +200,9 @@ int gs_connect_receive(int fd, union gs_connect_message *message, unsigned most,
         gs_descriptors_close(with);
         return -ECONNRESET;
     }
-    if (is_refusal(message, got)) {
+    /* the daemon refuses us and says why; this message is the same in every version */
+    if (got == (ssize_t)sizeof message->end && message->header.magic == GS_WIRE_MAGIC &&
+        message->header.type == GS_WIRE_END) {
         message->end.text[sizeof message->end.text - 1] = '\0';
         for (char *text = message->end.text; *text != '\0'; text++)
             if (*text < ' ' || *text > '~')

@@ -261,14 +261,11 @@ static bool is_private(unsigned long long address)
 {
     const unsigned long long there = 1ull << 63, file_or_shared = 1ull << 61;
     uint64_t page = 0;
-    const int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    GS_CLOSE_FD int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     const off_t at = (off_t)(address / (unsigned long long)sysconf(_SC_PAGESIZE) * sizeof page);
 
-    if (fd < 0)
+    if (fd < 0 || pread(fd, &page, sizeof page, at) != (ssize_t)sizeof page)
         return false;
-    if (pread(fd, &page, sizeof page, at) != (ssize_t)sizeof page)
-        page = 0;
-    close(fd);
     return (page & there) != 0 && (page & file_or_shared) == 0;
 }
 
@@ -321,12 +318,6 @@ static uint64_t plan_look(bool waiting, bool beside, uint64_t now)
     return self.look_at;
 }
 
-/* The pause from one look to the next. */
-static uint64_t find_pause(uint64_t now)
-{
-    return self.waits_since == 0 || now - self.waits_since < YOUNG_NS ? LOOK_NS : LOOK_LATER;
-}
-
 uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now)
 {
     const uint64_t since = now - self.looked_at;
@@ -342,7 +333,9 @@ uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now)
     self.looked_at = now;
     self.looks = atomic_load_explicit(&self.wanted, memory_order_relaxed);
     if (now >= at)
-        self.look_at = now + find_pause(now);
+        self.look_at =
+            now +
+            (self.waits_since == 0 || now - self.waits_since < YOUNG_NS ? LOOK_NS : LOOK_LATER);
     gs_lines_read("/proc/self/maps", MAPS_MOST, take_mapping, NULL);
     if (atomic_load_explicit(&self.exports, memory_order_relaxed))
         read_connections();

@@ -76,51 +76,12 @@ void gs_exporter_lost(void)
 
 /* --- answers --- */
 
-static void look_at_shares(uint64_t now)
-{
-    struct gs_share *ended;
-
-    if (now - self.looked_at < LOOK_STOPPED_NS)
-        return;
-    self.looked_at = now;
-    while ((ended = gs_shares_ended()) != NULL)
-        gs_exports_unshare(ended);
-}
-
-static struct gs_share *begin_share(const struct asked *asked, const struct gs_exported *found,
-                                    int *line, int *error)
-{
-    struct gs_share *share = gs_exports_share(found, asked->open.token, line, error);
-    uint8_t number[16];
-
-    if (share != NULL) {
-        gs_exports_number(number);
-        gs_evidence_share(number);
-    }
-    return share;
-}
-
 static int refuse_open(const struct asked *asked, int fd, int code)
 {
     struct gs_wire_share share = {.number = asked->open.number, .code = code};
 
     gs_connect_header(&share.header, GS_WIRE_SHARE, sizeof share);
     return gs_connect_send(fd, &share, sizeof share, NULL);
-}
-
-static void describe_share(struct gs_wire_share *share, const struct asked *asked,
-                           const struct gs_exported *found)
-{
-    const struct gs_range *range = found->range;
-
-    *share = (struct gs_wire_share){.number = asked->open.number,
-                                    .bytes = range->reserved,
-                                    .chunk_bytes = range->chunk_bytes,
-                                    .offset = found->base - range->node.base,
-                                    .size = found->bytes,
-                                    .first = asked->sent};
-    gs_connect_header(&share->header, GS_WIRE_SHARE, sizeof *share);
-    memcpy(share->uuid, range->device->uuid, sizeof share->uuid);
 }
 
 /* Gets descriptors of the next chunks; false: one of them has none. */
@@ -143,14 +104,26 @@ static int send_chunks(struct asked *asked, const struct gs_exported *found, int
 {
     struct gs_descriptors with = {.count = 0};
     bool made[GS_SHARE_MOST] = {false};
-    struct gs_wire_share message;
+    const struct gs_range *range = found->range;
+    struct gs_wire_share message = {.number = asked->open.number,
+                                    .bytes = range->reserved,
+                                    .chunk_bytes = range->chunk_bytes,
+                                    .offset = found->base - range->node.base,
+                                    .size = found->bytes,
+                                    .first = asked->sent};
     struct gs_share *share = NULL;
     int error, line = -1;
+    uint8_t number[16];
 
-    describe_share(&message, asked, found);
-    error = lend_chunks(found->range, asked->sent, &with, made) ? 0 : -EIO;
+    gs_connect_header(&message.header, GS_WIRE_SHARE, sizeof message);
+    memcpy(message.uuid, range->device->uuid, sizeof message.uuid);
+    error = lend_chunks(range, asked->sent, &with, made) ? 0 : -EIO;
     if (error == 0 && asked->sent == 0)
-        share = begin_share(asked, found, &line, &error);
+        share = gs_exports_share(found, asked->open.token, &line, &error);
+    if (share != NULL) {
+        gs_exports_number(number);
+        gs_evidence_share(number);
+    }
     message.count = with.count;
     if (error == 0) {
         if (share != NULL)
@@ -216,25 +189,25 @@ static int answer_asked(struct asked *asked, uint64_t now, bool stopped, int fd)
     return error == 0 ? 0 : refuse_open(asked, fd, error == -EAGAIN ? -ETIMEDOUT : error);
 }
 
-/* Partners that are not patched get the driver's error, and nothing else tells the user why. */
-static void remark_unasked(uint64_t now)
-{
-    const uint64_t since = gs_exports_unasked_since();
-
-    if (self.said || since == 0 || now < since || now - since < UNASKED_NS)
-        return;
-    self.said = true;
-    gs_daemon_say("nobody has opened memory that this program exported (CUDA IPC): if its "
-                  "partner is not patched, run both with GPUSHARE_MEMORY=native");
-}
-
 uint64_t gs_exporter_step(uint64_t now, bool stopped, int fd)
 {
+    const uint64_t unasked_since = gs_exports_unasked_since();
     const bool needed_stop = self.needs_stop;
     struct asked **at = &self.asked;
+    struct gs_share *ended;
 
-    look_at_shares(now);
-    remark_unasked(now);
+    if (now - self.looked_at >= LOOK_STOPPED_NS) {
+        self.looked_at = now;
+        while ((ended = gs_shares_ended()) != NULL)
+            gs_exports_unshare(ended);
+    }
+    /* partners that are not patched get the driver's error, and nothing else tells the user why */
+    if (!self.said && unasked_since != 0 && now >= unasked_since &&
+        now - unasked_since >= UNASKED_NS) {
+        self.said = true;
+        gs_daemon_say("nobody has opened memory that this program exported (CUDA IPC): if its "
+                      "partner is not patched, run both with GPUSHARE_MEMORY=native");
+    }
     self.needs_stop = false;
     while (*at != NULL && fd >= 0)
         if (answer_asked(*at, now, stopped, fd) == -EAGAIN)
@@ -373,20 +346,13 @@ unsigned gs_opener_expects(void)
     return requests != NULL ? GS_SHARE_MOST + 1 : 0;
 }
 
-/* An exporter of an earlier release sends a pipe. */
-static bool is_socket(int fd)
-{
-    struct stat what;
-
-    return fstat(fd, &what) == 0 && S_ISSOCK(what.st_mode);
-}
-
 /* The first part of an answer describes the whole. */
 static int begin_answer(struct gs_opening *opening, const struct gs_wire_share *share,
                         struct gs_descriptors *with)
 {
     const uint64_t chunks =
         share->chunk_bytes == 0 ? 0 : (share->bytes - 1) / share->chunk_bytes + 1;
+    struct stat what;
 
     if (share->bytes == 0 || share->bytes > 1ull << 48 || chunks == 0 || chunks > CHUNKS_MOST ||
         share->size == 0 || share->size > share->bytes ||
@@ -401,7 +367,8 @@ static int begin_answer(struct gs_opening *opening, const struct gs_wire_share *
     opening->offset = share->offset;
     opening->size = share->size;
     opening->chunk_count = (uint32_t)chunks;
-    opening->tells = is_socket(with->fd[with->count - 1]);
+    /* an exporter of an earlier release sends a pipe */
+    opening->tells = fstat(with->fd[with->count - 1], &what) == 0 && S_ISSOCK(what.st_mode);
     gs_own_fd_set(&opening->lifeline, with->fd[--with->count]);
     return 0;
 }

@@ -16,7 +16,7 @@ void gs_lines_read(const char *path, size_t most, void (*take)(char *line, void 
     char text[4096 + 1];
     size_t kept = 0;
     ssize_t got;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    GS_CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0)
         return;
@@ -35,7 +35,6 @@ void gs_lines_read(const char *path, size_t most, void (*take)(char *line, void 
             kept = 0; /* too long */
         memmove(text, line, kept);
     }
-    close(fd);
 }
 
 #define TEXT_MOST 1024 /* bytes of a variable that are looked at */
@@ -80,13 +79,11 @@ static unsigned long long start_of(pid_t pid)
     char path[32], text[1024];
     const char *at;
     ssize_t got;
-    int fd;
+    GS_CLOSE_FD int fd = -1;
 
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0)
-        close(fd);
     if (got <= 0)
         return 0;
     text[got] = '\0';
@@ -155,14 +152,6 @@ static bool was_inherited(const char *name)
     return found;
 }
 
-/* If WORLD_SIZE is not set, only variables that the program itself has set count: it passes the
- * number of ranks as an argument then (init_process_group(world_size=)). */
-static bool is_rank(void)
-{
-    return read_variable("WORLD_SIZE") != NULL ? is_several("WORLD_SIZE")
-                                               : !was_inherited("MASTER_PORT");
-}
-
 static void read_rendezvous(struct gs_evidence *keys, unsigned *count)
 {
     const char *address = read_variable("MASTER_ADDR"), *port = read_variable("MASTER_PORT");
@@ -172,7 +161,10 @@ static void read_rendezvous(struct gs_evidence *keys, unsigned *count)
 
     if (address != NULL && port != NULL)
         key = hash_text(hash_text(0, address), port);
-    if (key != 0 && is_rank())
+    /* If WORLD_SIZE is not set, only variables that the program itself has set count: it passes the
+     * number of ranks as an argument then (init_process_group(world_size=)). */
+    if (key != 0 && (read_variable("WORLD_SIZE") != NULL ? is_several("WORLD_SIZE")
+                                                         : !was_inherited("MASTER_PORT")))
         add_key(keys, count, GS_KIN_MASTER, key, ranks);
     /* "none" is torchrun's for all jobs without a name */
     if (run != NULL && strcmp(run, "none") != 0 && is_several("WORLD_SIZE"))

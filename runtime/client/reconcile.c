@@ -105,13 +105,6 @@ static bool somebody_waits(void)
     return GS_ANY_DEVICE((gs_device_flags(device) & GS_TARGET_WAITERS) != 0);
 }
 
-/* Other programs use one of its devices, too. */
-static bool is_beside_others(void)
-{
-    return GS_ANY_DEVICE(atomic_load_explicit(&device->target.seq, memory_order_acquire) != 0 &&
-                         (gs_device_flags(device) & GS_TARGET_SOLE) == 0);
-}
-
 /* The time of idleness after which it is reported: the shortest that a device asks for. 0: no
  * turns are taken. */
 static uint64_t idle_limit(void)
@@ -127,13 +120,6 @@ static uint64_t idle_limit(void)
     return least;
 }
 
-/* The program is to stop for others that may lack memory which it has, so memory that it frees
- * now need not be moved. (The shortfall says so later than RUN off, which may come first.) */
-static bool memory_may_leave(void)
-{
-    return GS_ANY_DEVICE((gs_device_flags(device) & (GS_TARGET_RUN | GS_TARGET_SOLE)) == 0);
-}
-
 static void open_gate(void)
 {
     gs_gate_open(somebody_waits());
@@ -143,21 +129,6 @@ static void reopen_if_complete(void)
 {
     self.started_to_stop = false;
     gs_memory_if_complete(open_gate);
-}
-
-/* The work may wait for an action of the host that follows the call which waits at the gate. So
- * the program runs on for as long as was waited, and has a longer limit the next time, since its
- * work may also just be long. Returns ns until then. */
-static uint64_t run_on(uint64_t now)
-{
-    const uint64_t waited = self.patience;
-
-    gs_log("submitted work does not finish: the program continues to run");
-    self.patience = gs_smaller(2 * waited, DRAIN_MOST_NS);
-    self.on_until = now + waited;
-    self.stop_since = 0;
-    reopen_if_complete();
-    return waited;
 }
 
 /* A thread waits at the gate for memory that is missing. */
@@ -198,9 +169,19 @@ static uint64_t drain_work(uint64_t now)
 
     self.stuck |= drained != GS_DRAIN_OVER && now - self.stop_since > DRAIN_LIMIT_NS;
     if (drained == GS_DRAIN_GOES_ON) {
-        if (now - self.stop_since > self.patience && gs_gate_waiting() != 0)
-            return run_on(now);
-        return 1; /* read the daemon's messages, then wait on */
+        const uint64_t waited = self.patience;
+
+        if (now - self.stop_since <= waited || gs_gate_waiting() == 0)
+            return 1; /* read the daemon's messages, then wait on */
+        /* The work may wait for an action of the host that follows the call which waits at the gate.
+         * So the program runs on for as long as was waited, and has a longer limit the next time,
+         * since its work may also just be long. */
+        gs_log("submitted work does not finish: the program continues to run");
+        self.patience = gs_smaller(2 * waited, DRAIN_MOST_NS);
+        self.on_until = now + waited;
+        self.stop_since = 0;
+        reopen_if_complete();
+        return waited;
     }
     if (self.drain_is_old) {
         self.drain_is_old = false;
@@ -217,7 +198,11 @@ static uint64_t drain_work(uint64_t now)
 /* Makes one attempt to stop the program. Returns ns until the next step, 0 when it is stopped. */
 static uint64_t stop_program(uint64_t now)
 {
-    uint64_t again = self.started_to_stop || !memory_may_leave() ? 0 : gs_pressure_wait(now);
+    /* The program is to stop for others that may lack memory which it has, so memory that it frees
+     * now need not be moved. (The shortfall says so later than RUN off, which may come first.) */
+    const bool may_leave =
+        GS_ANY_DEVICE((gs_device_flags(device) & (GS_TARGET_RUN | GS_TARGET_SOLE)) == 0);
+    uint64_t again = self.started_to_stop || !may_leave ? 0 : gs_pressure_wait(now);
 
     if (again != 0)
         return again;
@@ -277,18 +262,15 @@ static bool is_quiet(uint64_t now)
 
 /* --- a round --- */
 
-/* A partly covered program may use its memory at any time, also while it waits for its turn. */
-static bool must_come_back(void)
-{
-    return is_partly_covered() && GS_ANY_DEVICE(gs_memory_accounts(device).missing != 0);
-}
-
 static uint64_t report_all(uint64_t now)
 {
     struct gs_report report = {
         .running = !self.stopped,
-        .want = gs_gate_waiting() != 0 || (!self.stopped && !self.idle) ||
-                gs_exporter_waits() || gs_room_is_wanted() || must_come_back(),
+        .want =
+            gs_gate_waiting() != 0 || (!self.stopped && !self.idle) || gs_exporter_waits() ||
+            gs_room_is_wanted() ||
+            /* a partly covered program may use its memory also while it waits for its turn */
+            (is_partly_covered() && GS_ANY_DEVICE(gs_memory_accounts(device).missing != 0)),
         .stuck = self.stuck,
         .partial = is_partly_covered(),
     };
@@ -344,7 +326,7 @@ uint64_t gs_reconcile(void)
 {
     const bool exiting = atomic_load_explicit(&self.exiting, memory_order_acquire);
     uint64_t now = gs_now(), due = 1000 * MS;
-    bool more = false, quiet;
+    bool more = false, quiet, beside_others;
 
     if (gs_relocate_holds())
         return hold_still(now);
@@ -356,8 +338,11 @@ uint64_t gs_reconcile(void)
     if (self.stopped &&
         !is_partly_covered()) /* an object that is loaded now finds memory missing */
         due = gs_smaller(due, PAST_LOOK);
-    due = gs_smaller(
-        due, gs_evidence_look(somebody_waits() || !all_may_run(), is_beside_others(), now));
+    beside_others = /* other programs use one of its devices, too */
+        GS_ANY_DEVICE(atomic_load_explicit(&device->target.seq, memory_order_acquire) != 0 &&
+                      (gs_device_flags(device) & GS_TARGET_SOLE) == 0);
+    due = gs_smaller(due,
+                     gs_evidence_look(somebody_waits() || !all_may_run(), beside_others, now));
     if (gs_session_fd() < 0)
         due = 20 * MS;
     gs_opener_send(gs_session_fd());

@@ -127,11 +127,6 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     snprintf(state->device_name, sizeof state->device_name, "%s", device->name);
 }
 
-static uint64_t absolute_difference(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : b - a;
-}
-
 enum worth { NOTHING_NEW, LATER, NOW };
 
 static enum worth worth_sending(const struct gs_wire_state *state,
@@ -147,8 +142,8 @@ static enum worth worth_sending(const struct gs_wire_state *state,
                        state->stays == sent->stays && state->given == 0
                    ? NOTHING_NEW
                    : LATER;
-    if (state->demand > budget ||
-        absolute_difference(state->resident, sent->resident) >= STEP_BYTES)
+    if (state->demand > budget || state->resident >= sent->resident + STEP_BYTES ||
+        sent->resident >= state->resident + STEP_BYTES)
         return NOW;
     if (moving && (state->flags & GS_STATE_RUNNING) == 0 && state->resident <= budget)
         return NOW; /* arrived */

@@ -216,7 +216,7 @@ static void receive_targets(uint64_t now)
             take_message(&message, &with, now);
             gs_descriptors_close(&with);
         }
-        gs_handover_received();
+        gs_handover_end();
     } while (got > 0);
     gs_daemon_set_reading(false);
     if (gs_connect_is_forbidden(got) && !gs_daemon_is_absent())
@@ -248,33 +248,10 @@ static void claim_no_more(void)
     }
 }
 
-/* Such a program tries less often, and says so if it takes long: a guard that is at work needs
- * no daemon. */
-static void say_that_it_waits(uint64_t now, const char *why)
-{
-    static bool said;
-
-    self.next_try = now + 1000 * MS;
-    if (now - self.lost_at > GS_ALONE_AFTER_NS)
-        gs_say_once(&said, "waiting for gpushare-lockd, which was moving it to another GPU: %s",
-                    why);
-}
-
-/* What could not be started once is not tried again and again, but by a program that needs it. */
-static bool may_start(void)
-{
-    return !is_content_alone() && (!self.unstartable || gs_relocate_holds());
-}
-
-/* A daemon that was there is expected back. */
-static uint64_t pause_between_tries(void)
-{
-    return !is_content_alone() ? 50 * MS : self.served ? 100 * MS : 5000 * MS;
-}
-
 /* Without a daemon the program keeps its memory; after a while the gate opens all the same. */
 static void reconnect_daemon(uint64_t now)
 {
+    static bool said;
     struct gs_err why = {0};
     int error;
 
@@ -282,7 +259,9 @@ static void reconnect_daemon(uint64_t now)
         return;
     if (self.lost_at == 0)
         self.lost_at = now;
-    error = gs_connect(may_start(), &self.connection, &why);
+    /* what could not be started once is not tried again and again, but by a program that needs it */
+    error = gs_connect(!is_content_alone() && (!self.unstartable || gs_relocate_holds()),
+                       &self.connection, &why);
     if (error == 0) {
         self.heard = false;
         gs_daemon_set_socket(gs_session_fd());
@@ -296,17 +275,23 @@ static void reconnect_daemon(uint64_t now)
             gs_daemon_set_new_until(now + 3000 * MS);
         return;
     }
-    self.next_try = now + pause_between_tries();
+    /* a daemon that was there is expected back */
+    self.next_try = now + (!is_content_alone() ? 50 * MS : self.served ? 100 * MS : 5000 * MS);
     if (error != -EAGAIN && !self.unstartable) {
         self.unstartable = true;
         self.why = why;
     }
     if (now - self.lost_at <= GS_ALONE_AFTER_NS && (error == -EAGAIN || self.served))
         return;
-    if (gs_relocate_holds())
-        say_that_it_waits(now, why.text);
-    else if (!gs_daemon_is_absent())
+    if (gs_relocate_holds()) { /* the guard that is at work needs no daemon */
+        self.next_try = now + 1000 * MS;
+        if (now - self.lost_at > GS_ALONE_AFTER_NS)
+            gs_say_once(&said,
+                        "waiting for gpushare-lockd, which was moving it to another GPU: %s",
+                        why.text);
+    } else if (!gs_daemon_is_absent()) {
         gs_session_give_up(self.unstartable ? self.why.text : why.text);
+    }
 }
 
 void gs_session_allow_everything(void)

@@ -129,32 +129,28 @@ bool gs_exports_find(const uint8_t token[16], bool opens, struct gs_exported *fo
     return there;
 }
 
-/* Counts it. False: the program has freed the memory. */
-static bool add_share(struct gs_share *share, struct gs_range *range)
-{
-    GS_HOLD_MEMORY;
-    struct gs_exported found;
-    bool lives = range->life == GS_RANGE_LIVE && find_in(range, share->token, &found);
-
-    if (lives) {
-        gs_range_share(range);
-        gs_share_link(share, range);
-    }
-    return lives;
-}
-
 struct gs_share *gs_exports_share(const struct gs_exported *found, const uint8_t token[16],
                                   int *theirs, int *error)
 {
     struct gs_share *share = gs_share_new(token, theirs);
+    struct gs_range *range = found->range;
+    struct gs_exported there;
+    bool lives;
 
     *error = -EIO;
     if (share == NULL)
         return NULL;
     *error = 0;
-    if (add_share(share, found->range))
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    lives = range->life == GS_RANGE_LIVE && find_in(range, share->token, &there);
+    if (lives) {
+        gs_range_share(range);
+        gs_share_link(share, range);
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (lives)
         return share;
-    gs_share_free(share);
+    gs_share_free(share); /* the program has freed the memory */
     close(*theirs);
     *error = -ENOENT;
     return NULL;

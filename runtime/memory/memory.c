@@ -291,14 +291,6 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
     return allocate_range(&need, address);
 }
 
-static bool has_access(const struct gs_virtual *own)
-{
-    for (unsigned i = 0; i < own->access_count; i++)
-        if (own->access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
-            return true;
-    return false;
-}
-
 enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation)
 {
     enum gs_memory_found found = GS_MEMORY_FOREIGN;
@@ -332,7 +324,11 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
                                    .over = range->over != 0,
                                    .own = range->own != NULL};
         if (range->own != NULL) {
-            allocation->without_access = !has_access(range->own);
+            allocation->without_access = true;
+            for (unsigned i = 0; i < range->own->access_count && allocation->without_access;
+                 i++)
+                allocation->without_access =
+                    range->own->access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
             allocation->handle_types = range->own->prop.requestedHandleTypes;
         }
         if (range->slab != NULL &&

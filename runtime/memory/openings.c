@@ -291,18 +291,6 @@ static enum known begin_open(struct gs_opening *fresh, struct gs_opening **openi
     return known;
 }
 
-static void finish_open(struct gs_opening *opening)
-{
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    opening->node.base = opening->mapped + opening->offset;
-    opening->node.size = opening->size;
-    opening->state = GS_OPENING_OPEN;
-    opening->references = 1;
-    opening->id = next_id++;
-    gs_range_tree_insert(&tree, &opening->node);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-}
-
 /* NULL: out of memory, or no context (*result). */
 static struct gs_opening *new_opening(const struct gs_ipc_handle *like,
                                       struct gs_device *device, CUresult *result)
@@ -353,7 +341,14 @@ CUresult gs_openings_open(const struct gs_ipc_handle *like, struct gs_device *de
         end_opening(opening);
         return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_ERROR_MAP_FAILED;
     }
-    finish_open(opening);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    opening->node.base = opening->mapped + opening->offset;
+    opening->node.size = opening->size;
+    opening->state = GS_OPENING_OPEN;
+    opening->references = 1;
+    opening->id = next_id++;
+    gs_range_tree_insert(&tree, &opening->node);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     *address = opening->node.base;
     return CUDA_SUCCESS;
 }

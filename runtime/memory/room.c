@@ -96,37 +96,10 @@ static bool is_on_its_way(const struct gs_device *device)
            free < free_before + (before - room);
 }
 
-/* The card has as much free as others would be asked for: the driver lacks something else, perhaps only
- * beside other calls of the process. (On an H200 a launch of a graph with memory of its own was
- * refused once in 34 000, with nearly all of the card free.) */
-static bool is_doubtful(const struct gs_device *device)
-{
-    const uint64_t free = free_bytes(device);
-
-    return free != UNKNOWN && free >= short_step(device);
-}
-
-static bool may_ask(const struct gs_device *device, unsigned attempt)
-{
-    return attempt < ATTEMPTS || (attempt < ATTEMPTS_MOST && is_on_its_way(device));
-}
-
-/* The daemon counts what a program asks for in its turn: what passes until then is no attempt. A
- * thread with an open capture goes on, since the program cannot stop before that ends. False: there
- * will be no turn. */
-static bool await_turn(void)
-{
-    const unsigned pass = gs_gate_enter_on(NULL, GS_CALL_BUILDS);
-
-    if (pass == GS_PASS_REFUSED)
-        return false;
-    gs_gate_leave(pass);
-    return true;
-}
-
 bool gs_room_make(struct gs_device *device, unsigned attempt)
 {
     GS_KEEP_ERRNO;
+    uint64_t free;
     bool asked;
 
     if (device == NULL)
@@ -139,18 +112,32 @@ bool gs_room_make(struct gs_device *device, unsigned attempt)
         return true;
     }
     atomic_fetch_add_explicit(&waiting, 1, memory_order_relaxed);
-    asked =
-        may_ask(device, attempt) && ask_for_room(device, attempt / A_SECOND) && await_turn();
+    asked = (attempt < ATTEMPTS || (attempt < ATTEMPTS_MOST && is_on_its_way(device))) &&
+            ask_for_room(device, attempt / A_SECOND);
     if (asked) {
-        gs_log("the driver has no memory for an allocation that cannot be moved: asked "
-               "the daemon for room, attempt %u",
-               attempt + 1);
-        gs_pause(100000000);
+        /* The daemon counts what a program asks for in its turn: what passes until then is no
+         * attempt. A thread with an open capture goes on, since the program cannot stop before that
+         * ends. REFUSED: there will be no turn. */
+        const unsigned pass = gs_gate_enter_on(NULL, GS_CALL_BUILDS);
+
+        asked = pass != GS_PASS_REFUSED;
+        if (asked) {
+            gs_gate_leave(pass);
+            gs_log("the driver has no memory for an allocation that cannot be moved: asked "
+                   "the daemon for room, attempt %u",
+                   attempt + 1);
+            gs_pause(100000000);
+        }
     }
     atomic_fetch_sub_explicit(&waiting, 1, memory_order_relaxed);
-    if (!asked && attempt < DOUBTS && is_doubtful(device)) {
-        gs_pause(DOUBT_WAIT_NS);
-        asked = true;
-    }
-    return asked;
+    if (asked || attempt >= DOUBTS)
+        return asked;
+    /* The card may have as much free as others would be asked for: the driver lacks something else,
+     * perhaps only beside other calls of the process. (On an H200 a launch of a graph with memory of
+     * its own was refused once in 34 000, with nearly all of the card free.) */
+    free = free_bytes(device);
+    if (free == UNKNOWN || free < short_step(device))
+        return false;
+    gs_pause(DOUBT_WAIT_NS);
+    return true;
 }

@@ -23,28 +23,6 @@ static struct {
     unsigned held_off; /* contexts that are about to end */
 } order GS_ZERO_IN_CHILD;
 
-/* Returns surplus notes, one at a time, if no thread asks about events or may begin to; NULL:
- * none. */
-static struct gs_note *take_surplus_note(void)
-{
-    GS_HOLD_MEMORY;
-
-    return order.asking == 0 && order.held_off == 0 ? gs_note_surplus() : NULL;
-}
-
-static void drop_surplus(void)
-{
-    struct gs_note *note;
-
-    while ((note = take_surplus_note()) != NULL) {
-        const bool pushed = gs_stream_position_enter(note->context);
-
-        gs_driver.cuEventDestroy_v2(note->event);
-        gs_stream_position_leave(pushed);
-        free(note);
-    }
-}
-
 /* Makes a note with an event recorded behind the stream's work; NULL: there is no event. */
 static struct gs_note *note_new(const struct gs_stream_position *position)
 {
@@ -127,21 +105,6 @@ static bool wait_behind(const struct gs_stream_position *position, CUevent event
                 : gs_driver.cuStreamWaitEvent(position->stream, event, 0)) == CUDA_SUCCESS;
 }
 
-/* The client thread disposes of the note's range when its event has passed. */
-static void leave_to_client(struct gs_note *note)
-{
-    struct gs_range *range = note->range;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range->dead.after = note->event;
-    range->context = note->context; /* the range ends with it */
-    gs_retire_bury(range);
-    gs_pool_leave(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    free(note);
-    gs_worker_wake();
-}
-
 /* under the lock: finds a note of any stream of the context */
 static struct gs_note *find_anywhere(CUcontext context, const struct gs_device *device,
                                      const struct gs_pool *pool, uint64_t bytes)
@@ -173,7 +136,16 @@ struct gs_range *gs_stream_order_take_behind(const struct gs_stream_position *po
         return NULL;
     if (!wait_behind(position, note->event) &&
         gs_synchronize_context(note->context) != CUDA_SUCCESS) {
-        leave_to_client(note); /* nothing has waited for it */
+        /* nothing has waited for it: the client thread disposes of the range when its event has
+         * passed */
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        range->dead.after = note->event;
+        range->context = note->context; /* the range ends with it */
+        gs_retire_bury(range);
+        gs_pool_leave(range);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        free(note);
+        gs_worker_wake();
         return NULL;
     }
     GS_WITH_MEMORY(gs_note_keep(note));
@@ -271,31 +243,32 @@ static bool collect_bucket(unsigned bucket, bool all)
     return waits;
 }
 
-/* False: there is nothing to ask about, or it is not allowed now (*some). */
-static bool begin_to_ask(bool *some)
-{
-    GS_HOLD_MEMORY;
-    bool may;
-
-    *some = gs_note_any();
-    may = *some && order.held_off == 0;
-    order.asking += may;
-    return may;
-}
-
 bool gs_stream_order_collect(bool all)
 {
     CUstreamCaptureMode mode;
-    bool waits;
+    struct gs_note *note;
+    bool any, may, waits = false;
 
-    if (!begin_to_ask(&waits))
-        return waits;
-    waits = false;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    any = gs_note_any();
+    may = any && order.held_off == 0;
+    order.asking += may;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (!may)
+        return any;
     mode = gs_capture_relax();
     for (unsigned bucket = 0; bucket < GS_NOTE_BUCKETS; bucket++)
         waits |= collect_bucket(bucket, all);
     GS_WITH_MEMORY(order.asking--);
-    drop_surplus();
+    /* surplus notes, if no thread asks about events or may begin to */
+    while ((note = GS_WITH_MEMORY(order.asking == 0 && order.held_off == 0 ? gs_note_surplus()
+                                                                           : NULL)) != NULL) {
+        const bool pushed = gs_stream_position_enter(note->context);
+
+        gs_driver.cuEventDestroy_v2(note->event);
+        gs_stream_position_leave(pushed);
+        free(note);
+    }
     gs_capture_restore(mode);
     return waits;
 }

@@ -10,7 +10,8 @@
 #include "runtime/range/range.h"
 
 struct gs_backend {
-    /* Reserves addresses for a range of cuMemAlloc that has none: node.base. */
+    /* Reserves addresses for a range of cuMemAlloc that has none: node.base. NULL: there are no
+     * such ranges. */
     CUresult (*reserve)(struct gs_range *range);
     /* Releases them. No chunk of the range is on the device. A context is current. */
     void (*give_back)(struct gs_range *range);

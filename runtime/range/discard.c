@@ -26,13 +26,6 @@ static struct gs_range *find_owner(uint64_t address, uint64_t bytes)
     return address - base < size && bytes <= size - (address - base) ? range : NULL;
 }
 
-/* The bytes behind the end of an allocation, up to the end of its memory, belong to no allocation. */
-static uint64_t end_of(const struct gs_range *range, uint64_t from, uint64_t bytes)
-{
-    return range->slab == NULL && from + bytes == range->node.size ? range->reserved
-                                                                   : from + bytes;
-}
-
 /* The mask of the chunk's blocks from first to last (not included); at most BLOCKS_MARKED of
  * them. */
 static uint64_t mask_of(uint64_t first, uint64_t last)
@@ -93,7 +86,10 @@ int64_t gs_discard_mark(uint64_t address, uint64_t bytes)
     range = find_owner(address, bytes);
     if (range != NULL && !range->pinned) {
         from = address - range->node.base;
-        to = end_of(range, from, bytes);
+        /* the bytes behind the end of an allocation, up to the end of its memory, belong to no
+         * allocation */
+        to = range->slab == NULL && from + bytes == range->node.size ? range->reserved
+                                                                     : from + bytes;
         for (uint64_t i = from / range->chunk_bytes;
              i < range->chunk_count && i * range->chunk_bytes < to; i++)
             marked += mark_chunk(range, (uint32_t)i, from, to, stamp);

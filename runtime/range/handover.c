@@ -181,11 +181,6 @@ unsigned gs_handover_expect(unsigned least)
     return gs_handover_begin() ? found : 0;
 }
 
-void gs_handover_received(void)
-{
-    gs_handover_end();
-}
-
 static void count_out(struct gs_device *device, uint64_t bytes)
 {
     GS_WITH_MEMORY(device->accounts.resident -= bytes);
@@ -273,15 +268,11 @@ void gs_handover_shrink(struct gs_device *device, uint64_t most)
             empty_place(take_piece(i - 1).place);
 }
 
-/* PyTorch's expandable segments ask for memory that network cards can reach. */
-static bool is_for_network(const struct gs_range *range)
-{
-    return range->own != NULL && range->own->prop.allocFlags.gpuDirectRDMACapable != 0;
-}
-
 bool gs_handover_serves(const struct gs_range *range, bool network)
 {
-    return network || !is_for_network(range);
+    /* PyTorch's expandable segments ask for memory that network cards can reach */
+    return network || range->own == NULL ||
+           range->own->prop.allocFlags.gpuDirectRDMACapable == 0;
 }
 
 static bool place_piece(const struct piece *piece, struct gs_range *range, uint32_t chunk)

@@ -16,10 +16,9 @@
 /* --- what comes --- */
 
 /* The number of descriptors that may come with the next message; at least `least`, unless a
- * thread forks. They belong to nobody until gs_handover_received(), and no child is forked
+ * thread forks. They belong to nobody until gs_handover_end(), and no child is forked
  * meanwhile (see gs_handover_before_fork). */
 unsigned gs_handover_expect(unsigned least);
-void gs_handover_received(void);
 
 /* A target has come, whose budget does not count yet. Takes the memory that came with it, as far
  * as it is useful and has room (the rest stays in `with`). With RUN off, releases all memory in

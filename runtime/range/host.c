@@ -34,22 +34,18 @@ struct gs_host_segment {
     uint8_t map[];     /* a bit for each unit */
 };
 
-#define NODE_UNKNOWN (-2)
-
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t wanted;
     struct gs_host_segment *segments;
     bool started, hopeless; /* the thread; it could not make all of the goal */
     _Atomic(uint64_t) goal; /* bytes that should be ready */
-    _Atomic(uint64_t) held, refused, budget;
+    _Atomic(uint64_t) held, refused;
+    _Atomic(uint64_t) limit;   /* the budget, plus 1; 0: there is none */
     _Atomic(uint64_t) foreign; /* bytes in common that other programs made; not held */
     _Atomic(uint64_t) claimed, unclaimed; /* by gs_host_claim(); and claims that have to wait */
-    _Atomic(int) node;
-} arena = {.lock = PTHREAD_MUTEX_INITIALIZER,
-           .wanted = PTHREAD_COND_INITIALIZER,
-           .budget = UINT64_MAX,
-           .node = NODE_UNKNOWN};
+    _Atomic(int) node;    /* to make memory on, plus 2 (1: any); 0: not asked yet */
+} arena GS_ZERO_IN_CHILD; /* segments are not mapped there */
 
 static uint64_t load_counter(_Atomic(uint64_t) *counter)
 {
@@ -71,7 +67,7 @@ static struct gs_host_segment *make_segment(uint32_t units)
 {
     struct gs_host_segment *segment;
     const uint64_t bytes = units * UNIT;
-    const int node = atomic_load_explicit(&arena.node, memory_order_relaxed);
+    const int node = atomic_load_explicit(&arena.node, memory_order_relaxed) - 2;
     const uint64_t held = atomic_fetch_add_explicit(&arena.held, bytes, memory_order_relaxed);
 
     segment = machine_has(bytes) ? calloc(1, sizeof *segment + (units + 7) / 8) : NULL;
@@ -368,18 +364,17 @@ static void find_node(void)
     const struct gs_device *device = gs_device_at(0);
     int node = -1;
 
-    if (atomic_load_explicit(&arena.node, memory_order_relaxed) != NODE_UNKNOWN ||
-        device == NULL)
+    if (atomic_load_explicit(&arena.node, memory_order_relaxed) != 0 || device == NULL)
         return;
     if (gs_driver.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID,
                                        device->ordinal) != CUDA_SUCCESS)
         node = -1;
-    atomic_store_explicit(&arena.node, node, memory_order_relaxed);
+    atomic_store_explicit(&arena.node, node + 2, memory_order_relaxed);
 }
 
 void gs_host_device_changed(void)
 {
-    atomic_store_explicit(&arena.node, NODE_UNKNOWN, memory_order_relaxed);
+    atomic_store_explicit(&arena.node, 0, memory_order_relaxed);
 }
 
 void gs_host_prepare(uint64_t bytes)
@@ -526,7 +521,7 @@ uint64_t gs_host_wanted(void)
 
 void gs_host_set_budget(uint64_t bytes)
 {
-    if (atomic_exchange_explicit(&arena.budget, bytes, memory_order_relaxed) >= bytes)
+    if (atomic_exchange_explicit(&arena.limit, bytes + 1, memory_order_relaxed) - 1 >= bytes)
         return;
     GS_HOLD(&arena.lock, GS_LOCK_HOST);
     arena.hopeless = false;
@@ -535,7 +530,8 @@ void gs_host_set_budget(uint64_t bytes)
 
 uint64_t gs_host_budget(void)
 {
-    const uint64_t budget = load_counter(&arena.budget), claimed = load_counter(&arena.claimed);
+    const uint64_t budget = load_counter(&arena.limit) - 1;
+    const uint64_t claimed = load_counter(&arena.claimed);
 
     if (budget == UINT64_MAX)
         return budget;
@@ -571,21 +567,4 @@ void gs_host_unclaim(uint64_t bytes)
 uint64_t gs_host_claimed(void)
 {
     return load_counter(&arena.claimed);
-}
-
-void gs_host_after_fork(void)
-{
-    pthread_mutex_init(&arena.lock, NULL);
-    pthread_cond_init(&arena.wanted, NULL);
-    arena.segments = NULL; /* not mapped in this process; its records are left to the parent */
-    atomic_store(&arena.goal, 0);
-    arena.started = arena.hopeless = false;
-    atomic_store(&arena.held, 0);
-    atomic_store(&arena.foreign, 0);
-    atomic_store(&arena.refused, 0);
-    atomic_store(&arena.claimed, 0);
-    atomic_store(&arena.unclaimed, 0);
-    atomic_store(&arena.budget, UINT64_MAX);
-    atomic_store(&arena.node, NODE_UNKNOWN);
-    gs_host_file_after_fork();
 }

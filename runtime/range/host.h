@@ -122,5 +122,3 @@ void gs_host_unclaim(uint64_t bytes);
 void gs_host_give_up_claim(void);
 /* The bytes that have been claimed; not in gs_host_used(). */
 uint64_t gs_host_claimed(void);
-
-void gs_host_after_fork(void);

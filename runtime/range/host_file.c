@@ -31,14 +31,19 @@ static uint64_t length GS_ZERO_IN_CHILD;
 static struct gs_own_fd file GS_ZERO_IN_CHILD; /* the parent's contents */
 static char *buffer GS_ZERO_IN_CHILD; /* GS_HOST_FILE_PIECE bytes; exists while the file does */
 static bool asked GS_ZERO_IN_CHILD;   /* the folder was asked for */
-static bool in_memory;                /* its file system keeps everything in memory (tmpfs) */
+/* its file system keeps everything in memory (tmpfs), where it counts in the cgroup of the process
+ * that wrote it */
+static bool in_memory;
 
-/* for file systems without O_TMPFILE: the file has a name for a moment */
-static int open_unlinked(const char *folder, int flags)
+static int open_with(const char *folder, int flags)
 {
-    char path[PATH_MAX];
-    int fd;
+    int fd = open(folder, O_TMPFILE | O_RDWR | flags, 0600);
 
+    char path[PATH_MAX];
+
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
+        return fd;
+    /* for file systems without O_TMPFILE: the file has a name for a moment */
     if (snprintf(path, sizeof path, "%s/gpushare-spill-XXXXXX", folder) >= (int)sizeof path) {
         errno = ENAMETOOLONG;
         return -1;
@@ -46,15 +51,6 @@ static int open_unlinked(const char *folder, int flags)
     fd = mkostemp(path, flags);
     if (fd >= 0)
         unlink(path);
-    return fd;
-}
-
-static int open_with(const char *folder, int flags)
-{
-    int fd = open(folder, O_TMPFILE | O_RDWR | flags, 0600);
-
-    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR))
-        fd = open_unlinked(folder, flags);
     return fd;
 }
 
@@ -67,20 +63,11 @@ static int open_in(const char *folder)
     return fd;
 }
 
-/* true if data written there stays in memory, and counts in the cgroup of the process that wrote
- * it */
-static bool is_in_memory(int fd)
-{
-    struct statfs found;
-
-    return fstatfs(fd, &found) == 0 &&
-           (found.f_type == TMPFS_MAGIC || found.f_type == RAMFS_MAGIC);
-}
-
 void gs_host_file_begin(void)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
     const char *folder;
+    struct statfs system;
     static bool said;
     int fd;
 
@@ -100,7 +87,8 @@ void gs_host_file_begin(void)
     }
     buffer = gs_host_map(GS_HOST_FILE_PIECE, -1); /* now: later there may be no memory for it */
     if (buffer != NULL) {
-        in_memory = is_in_memory(fd);
+        in_memory = fstatfs(fd, &system) == 0 &&
+                    (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
         gs_own_fd_set(&file, fd);
         return;
     }
@@ -175,25 +163,10 @@ bool gs_host_file_get(uint64_t bytes, uint64_t *offset)
     return error == 0;
 }
 
-/* under the lock: cuts off an extent at the end of the file, so that the disk has its room again */
-static void shorten_file(void)
-{
-    struct extent *extent, **at = &free_extents;
-
-    while (*at != NULL && (*at)->next != NULL)
-        at = &(*at)->next;
-    extent = *at;
-    if (extent == NULL || extent->offset + extent->bytes != length ||
-        ftruncate(gs_own_fd(&file), (off_t)extent->offset) != 0)
-        return;
-    length = extent->offset;
-    *at = NULL;
-    free(extent);
-}
-
 void gs_host_file_put(uint64_t offset, uint64_t bytes)
 {
-    struct extent *extent = malloc(sizeof *extent), *before = NULL, *after;
+    struct extent *extent = malloc(sizeof *extent), *before = NULL, *after,
+                  **at = &free_extents;
 
     if (extent == NULL)
         return; /* that part of the file stays unused until the process ends */
@@ -215,17 +188,27 @@ void gs_host_file_put(uint64_t offset, uint64_t bytes)
         before->next = extent->next;
         free(extent);
     }
-    shorten_file();
+    /* cuts off an extent at the end of the file, so that the disk has its room again */
+    while (*at != NULL && (*at)->next != NULL)
+        at = &(*at)->next;
+    extent = *at;
+    if (extent == NULL || extent->offset + extent->bytes != length ||
+        ftruncate(gs_own_fd(&file), (off_t)extent->offset) != 0)
+        return;
+    length = extent->offset;
+    *at = NULL;
+    free(extent);
 }
 
-static int transfer_bytes(uint64_t offset, char *memory, uint64_t bytes, bool write)
+int gs_host_file_move(uint64_t offset, void *memory, uint64_t bytes, bool write)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
 
     for (uint64_t done = 0; done < bytes;) {
         const off_t at = (off_t)(offset + done);
-        const ssize_t moved = write ? pwrite(gs_own_fd(&file), memory + done, bytes - done, at)
-                                    : pread(gs_own_fd(&file), memory + done, bytes - done, at);
+        const ssize_t moved =
+            write ? pwrite(gs_own_fd(&file), (char *)memory + done, bytes - done, at)
+                  : pread(gs_own_fd(&file), (char *)memory + done, bytes - done, at);
 
         if (moved < 0 && errno == EINTR)
             continue;
@@ -234,16 +217,6 @@ static int transfer_bytes(uint64_t offset, char *memory, uint64_t bytes, bool wr
         done += (uint64_t)moved;
     }
     return 0;
-}
-
-int gs_host_file_write(uint64_t offset, void *memory, uint64_t bytes)
-{
-    return transfer_bytes(offset, memory, bytes, true);
-}
-
-int gs_host_file_read(uint64_t offset, void *memory, uint64_t bytes)
-{
-    return transfer_bytes(offset, memory, bytes, false);
 }
 
 void gs_host_file_after_fork(void)

@@ -23,8 +23,7 @@ char *gs_host_file_buffer(void);
 bool gs_host_file_get(uint64_t bytes, uint64_t *offset);
 void gs_host_file_put(uint64_t offset, uint64_t bytes);
 
-/* 0, or -errno. memory is aligned to a page; bytes are a multiple of one. */
-int gs_host_file_write(uint64_t offset, void *memory, uint64_t bytes);
-int gs_host_file_read(uint64_t offset, void *memory, uint64_t bytes);
+/* Writes or reads. 0, or -errno. memory is aligned to a page; bytes are a multiple of one. */
+int gs_host_file_move(uint64_t offset, void *memory, uint64_t bytes, bool write);
 
 void gs_host_file_after_fork(void);

@@ -27,14 +27,12 @@ static uint64_t limit_leaves(int resource, unsigned field)
     char text[128] = "", *at = text;
     uint64_t used;
     ssize_t length;
-    int fd;
+    GS_CLOSE_FD int fd = -1;
 
     if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return UINT64_MAX;
     fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     length = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0)
-        close(fd);
     if (length <= 0)
         return UINT64_MAX;
     for (unsigned i = 0; i < field; i++)
@@ -90,26 +88,21 @@ static void *fill_span(void *argument)
     return NULL;
 }
 
-static unsigned touch_threads(uint64_t steps)
-{
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned count = steps < TOUCH_THREADS ? (unsigned)steps : TOUCH_THREADS;
-
-    if (processors > 0 && count > (unsigned long)processors / 2 + 1)
-        count = (unsigned)processors / 2 + 1; /* the program has work of its own */
-    return count != 0 ? count : 1;
-}
-
-/* source: NULL, or what is copied there */
-static void fill_all(char *memory, const char *source, uint64_t bytes)
+void gs_host_copy(char *memory, const char *source, uint64_t bytes)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
-    const unsigned count = touch_threads(bytes / (source != NULL ? COPY_STEP : TOUCH_STEP));
-    const uint64_t part = (bytes + count * HUGE_PAGE - 1) / (count * HUGE_PAGE) * HUGE_PAGE;
+    const uint64_t steps = bytes / (source != NULL ? COPY_STEP : TOUCH_STEP);
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned count = steps < TOUCH_THREADS ? (unsigned)steps : TOUCH_THREADS;
+    uint64_t part;
     bool running[TOUCH_THREADS] = {false};
     struct span spans[TOUCH_THREADS];
     pthread_t ids[TOUCH_THREADS];
 
+    if (processors > 0 && count > (unsigned long)processors / 2 + 1)
+        count = (unsigned)processors / 2 + 1; /* the program has work of its own */
+    count = count != 0 ? count : 1;
+    part = (bytes + count * HUGE_PAGE - 1) / (count * HUGE_PAGE) * HUGE_PAGE;
     for (unsigned i = 0; i < count; i++) {
         const uint64_t from = part * i < bytes ? part * i : bytes;
 
@@ -145,13 +138,8 @@ char *gs_host_map(uint64_t bytes, int node)
 
         syscall(SYS_mbind, memory, bytes, POLICY_PREFER, &mask, 65ul, 0u);
     }
-    fill_all(memory, NULL, bytes);
+    gs_host_copy(memory, NULL, bytes);
     return memory;
-}
-
-void gs_host_copy(char *to, const char *from, uint64_t bytes)
-{
-    fill_all(to, from, bytes);
 }
 
 void gs_host_unmap(char *memory, uint64_t bytes)

@@ -21,6 +21,6 @@ uint64_t gs_host_limits(void);
  * page, on the NUMA node (-1: any) as far as that has memory. Forked children do not get it.
  * NULL: there is no such memory. */
 char *gs_host_map(uint64_t bytes, int node);
-/* Copies, by several threads if it is much. */
-void gs_host_copy(char *to, const char *from, uint64_t bytes);
+/* Copies, by several threads if it is much; source NULL: only touches the memory. */
+void gs_host_copy(char *memory, const char *source, uint64_t bytes);
 void gs_host_unmap(char *memory, uint64_t bytes);

@@ -32,22 +32,6 @@ static struct unused {
     uint64_t bytes;
 } * all_unused GS_ZERO_IN_CHILD;
 
-/* Claims bytes of the current device's free memory. Bytes that other threads of this process are
- * about to take count twice for a moment. */
-static bool claim_free_bytes(struct gs_device *device, uint64_t bytes)
-{
-    const uint64_t claimed =
-        atomic_fetch_add_explicit(&device->arriving, bytes, memory_order_seq_cst) + bytes;
-    size_t left = 0, total;
-
-    if (gs_driver.cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS && claimed <= left)
-        return true;
-    atomic_fetch_sub_explicit(&device->arriving, bytes, memory_order_seq_cst);
-    gs_log("managed memory: the device needs %llu bytes, %llu are free",
-           (unsigned long long)claimed, (unsigned long long)left);
-    return false;
-}
-
 /* Sends bytes at address to a device, or to the host (CU_DEVICE_CPU), and waits for them. It uses a
  * stream of its own, so that no capture of the program is touched. */
 static CUresult prefetch_bytes(CUdevice ordinal, CUdeviceptr address, uint64_t bytes)
@@ -67,11 +51,17 @@ static CUresult prefetch_bytes(CUdevice ordinal, CUdeviceptr address, uint64_t b
 
 CUresult gs_managed_bring_in(struct gs_device *device, CUdeviceptr address, uint64_t bytes)
 {
-    CUresult result;
+    /* bytes that other threads of this process are about to take count twice for a moment */
+    const uint64_t claimed =
+        atomic_fetch_add_explicit(&device->arriving, bytes, memory_order_seq_cst) + bytes;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    size_t left = 0, total;
 
-    if (!claim_free_bytes(device, bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = prefetch_bytes(device->ordinal, address, bytes);
+    if (gs_driver.cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS && claimed <= left)
+        result = prefetch_bytes(device->ordinal, address, bytes);
+    else
+        gs_log("managed memory: the device needs %llu bytes, %llu are free",
+               (unsigned long long)claimed, (unsigned long long)left);
     atomic_fetch_sub_explicit(&device->arriving, bytes, memory_order_seq_cst);
     return result;
 }
@@ -151,24 +141,10 @@ static void give_back_range(struct gs_range *range)
     free_memory(range->context, range->node.base);
 }
 
-/* Under the lock: the oldest, taken out if there are too many; or NULL. */
-static struct unused *take_oldest(void)
-{
-    struct unused **at = &all_unused, *oldest = NULL;
-    unsigned count = 0;
-
-    for (struct unused **each = at; *each != NULL; each = &(*each)->next, count++)
-        at = each;
-    if (count > UNUSED_MOST) {
-        oldest = *at;
-        *at = NULL;
-    }
-    return oldest;
-}
-
 static void take_unused_range(struct gs_range *range, bool touched)
 {
-    struct unused *unused = malloc(sizeof *unused), *oldest;
+    struct unused *unused = malloc(sizeof *unused), *oldest = NULL, **at = &all_unused;
+    unsigned count = 0;
 
     if (touched)
         prefetch_bytes(CU_DEVICE_CPU, range->node.base, range->reserved);
@@ -177,7 +153,12 @@ static void take_unused_range(struct gs_range *range, bool touched)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     *unused = (struct unused){all_unused, range->context, range->node.base, range->reserved};
     all_unused = unused;
-    oldest = take_oldest();
+    for (struct unused **each = at; *each != NULL; each = &(*each)->next, count++)
+        at = each;
+    if (count > UNUSED_MOST) {
+        oldest = *at;
+        *at = NULL;
+    }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (oldest != NULL)
         free_memory(oldest->context, oldest->address);

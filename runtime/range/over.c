@@ -96,38 +96,27 @@ bool gs_over_make(struct gs_range *range, uint32_t index)
     return false;
 }
 
-static bool is_empty(const struct gs_chunk *chunk)
-{
-    return chunk->state == GS_CHUNK_OVER && chunk->handle == 0;
-}
-
-static uint64_t empty_bytes(const struct gs_range *range)
-{
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < range->chunk_count; i++)
-        bytes += is_empty(&range->chunks[i]) ? gs_range_chunk_bytes(range, i) : 0;
-    return bytes;
-}
+/* without memory of its own yet */
+#define IS_EMPTY(chunk) ((chunk)->state == GS_CHUNK_OVER && (chunk)->handle == 0)
 
 /* The daemon is asked once for all of it: each answer takes milliseconds. */
 bool gs_over_fill(struct gs_range *range)
 {
-    const uint64_t wanted = empty_bytes(range);
+    const uint64_t wanted = GS_CHUNK_BYTES_IF(range, IS_EMPTY(chunk));
     const bool claimed = wanted == 0 || claim_memory(wanted);
     bool filled = claimed;
 
     if (!claimed)
         gs_log("no host memory for %llu bytes beyond the card", (unsigned long long)wanted);
     for (uint32_t i = 0; i < range->chunk_count && filled; i++)
-        if (is_empty(&range->chunks[i]))
+        if (IS_EMPTY(&range->chunks[i]))
             filled = gs_over_make(range, i);
     if (filled)
         return true;
     if (claimed)
-        gs_host_unclaim(empty_bytes(range));
+        gs_host_unclaim(GS_CHUNK_BYTES_IF(range, IS_EMPTY(chunk)));
     for (uint32_t i = 0; i < range->chunk_count; i++) /* what has none was never there */
-        if (is_empty(&range->chunks[i]))
+        if (IS_EMPTY(&range->chunks[i]))
             range->chunks[i].state = GS_CHUNK_ABSENT;
     return false;
 }

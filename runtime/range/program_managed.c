@@ -57,11 +57,6 @@ static uint64_t bytes_of(const struct gs_range *range, uint32_t chunk)
 
 /* --- what is counted; under the lock --- */
 
-static bool is_loose(const struct gs_chunk *chunk)
-{
-    return chunk->state == GS_CHUNK_LOOSE || chunk->state == GS_CHUNK_AWAY;
-}
-
 static bool count_chunk(struct gs_range *range, uint32_t chunk)
 {
     struct gs_accounts *accounts = &range->device->accounts;
@@ -110,7 +105,7 @@ uint64_t gs_program_managed_loosen(struct gs_device *device, uint64_t bytes)
              i++) {
             if (loosened >= bytes)
                 return loosened;
-            if (!range->chunks[i].moving && !is_loose(&range->chunks[i]))
+            if (!range->chunks[i].moving && gs_chunk_is_counted(&range->chunks[i]))
                 loosened += loosen_chunk(range, i);
         }
     return loosened;
@@ -219,20 +214,13 @@ static void remove_theirs(struct gs_range *range, uint32_t chunk)
         advise_read_mostly(range, chunk, true);
 }
 
-static CUresult reserve_nothing(struct gs_range *range)
-{
-    (void)range;
-    return CUDA_SUCCESS;
-}
-
 static void give_back_theirs(struct gs_range *range)
 {
     if (!range->theirs->lent)
         gs_managed_backend.give_back(range);
 }
 
-const struct gs_backend gs_program_managed_backend = {.reserve = reserve_nothing,
-                                                      .give_back = give_back_theirs,
+const struct gs_backend gs_program_managed_backend = {.give_back = give_back_theirs,
                                                       .place = place_theirs,
                                                       .place_all = place_all_of_theirs,
                                                       .remove = remove_theirs,

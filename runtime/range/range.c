@@ -70,17 +70,6 @@ void gs_range_unshare(struct gs_range *range)
     range->device->accounts.pinned -= on_card(range);
 }
 
-/* Frees all of the range's handles for other processes. */
-static void forget_exports(struct gs_range *range)
-{
-    struct gs_export *export;
-
-    while ((export = range->exports) != NULL) {
-        range->exports = export->next;
-        free(export);
-    }
-}
-
 bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes)
 {
     return gs_range_tree_overlap(&tree, address, bytes) != NULL ||
@@ -142,11 +131,9 @@ static bool is_picked(const struct gs_range *range, uint32_t chunk, uint32_t pic
 static bool put_over(struct gs_range *range, uint32_t picked, uint64_t limit)
 {
     struct gs_accounts *accounts = &range->device->accounts;
-    uint64_t bytes = 0;
+    const uint64_t bytes = GS_CHUNK_BYTES_IF(range, chunk->state == GS_CHUNK_ABSENT &&
+                                                        is_picked(range, i, picked));
 
-    for (uint32_t i = 0; i < range->chunk_count; i++)
-        if (range->chunks[i].state == GS_CHUNK_ABSENT && is_picked(range, i, picked))
-            bytes += gs_range_chunk_bytes(range, i);
     if (!gs_over_suits(range) || bytes > limit || accounts->over > limit - bytes)
         return false;
     for (uint32_t i = 0; i < range->chunk_count; i++)
@@ -244,48 +231,25 @@ void gs_range_withdraw(struct gs_range *range)
     range->over = 0;
 }
 
-static bool is_counted(const struct gs_chunk *chunk)
-{
-    return chunk->state != GS_CHUNK_LOOSE && chunk->state != GS_CHUNK_AWAY &&
-           chunk->state != GS_CHUNK_OVER;
-}
-
 static uint64_t absent_bytes(const struct gs_range *range)
 {
-    uint64_t absent = 0;
-
-    for (uint32_t i = 0; i < range->chunk_count; i++)
-        if ((range->chunks[i].state != GS_CHUNK_RESIDENT && is_counted(&range->chunks[i])) ||
-            range->chunks[i].adrift)
-            absent += gs_range_chunk_bytes(range, i);
-    return absent;
+    return GS_CHUNK_BYTES_IF(
+        range,
+        (chunk->state != GS_CHUNK_RESIDENT && gs_chunk_is_counted(chunk)) || chunk->adrift);
 }
 
 /* Takes the range out of the demand, which does not include loose chunks. */
 static void end_demand(const struct gs_range *range)
 {
-    uint64_t counted = on_card(range);
+    const uint64_t loose =
+        range->theirs == NULL ? 0 : GS_CHUNK_BYTES_IF(range, !gs_chunk_is_counted(chunk));
+    const uint64_t counted = on_card(range) - loose;
 
-    for (uint32_t i = 0; i < range->chunk_count && range->theirs != NULL; i++)
-        if (!is_counted(&range->chunks[i]))
-            counted -= gs_range_chunk_bytes(range, i);
     range->device->accounts.demand -= counted;
     if (range->theirs == NULL)
         return;
     range->device->accounts.managed -= counted;
     range->device->accounts.loose -= range->reserved - counted;
-}
-
-/* Under the lock: the budget has room for so many bytes more. It counts only while nothing that the
- * daemon said is unread: what a stopped program may hold beyond what it has is given to others. A
- * program that is stopped between this look and the driver call has too much afterwards; it says
- * so, and moves that out. */
-static bool has_budget(const struct gs_device *device, uint64_t more)
-{
-    return !gs_daemon_has_news() &&
-           device->accounts.resident + more <=
-               atomic_load_explicit(&device->target.budget, memory_order_relaxed) +
-                   atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
 }
 
 bool gs_range_place(struct gs_range *range)
@@ -299,7 +263,13 @@ bool gs_range_place(struct gs_range *range)
         if (range->chunks[i].state == GS_CHUNK_HOST)
             return false; /* only the client thread copies */
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    claimed = has_budget(device, wanted);
+    /* The budget has room only while nothing that the daemon said is unread: what a stopped program
+     * may hold beyond what it has is given to others. A program that is stopped between this look and
+     * the driver call has too much afterwards; it says so, and moves that out. */
+    claimed = !gs_daemon_has_news() &&
+              device->accounts.resident + wanted <=
+                  atomic_load_explicit(&device->target.budget, memory_order_relaxed) +
+                      atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
     if (claimed) {
         device->accounts.resident += wanted;
         device->accounts.works_begun++;
@@ -317,7 +287,8 @@ bool gs_range_place(struct gs_range *range)
         }
     }
     for (uint32_t i = 0; i < range->chunk_count && placed < wanted; i++) {
-        if (range->chunks[i].state == GS_CHUNK_RESIDENT || !is_counted(&range->chunks[i]))
+        if (range->chunks[i].state == GS_CHUNK_RESIDENT ||
+            !gs_chunk_is_counted(&range->chunks[i]))
             continue;
         if (gs_backend_of(range)->place(range, i) != CUDA_SUCCESS)
             break;
@@ -449,6 +420,7 @@ bool gs_range_any_leaves(const struct gs_device *device)
 void gs_range_dispose(struct gs_range *range)
 {
     const struct gs_context *context = gs_context_for(range->device);
+    struct gs_export *export;
     CUcontext current = NULL;
     bool pushed = false;
 
@@ -472,7 +444,10 @@ void gs_range_dispose(struct gs_range *range)
     if (range->device->sweep.cursor == range)
         range->device->sweep.cursor = range->next;
     gs_slab_free(range->slab);
-    forget_exports(range);
+    while ((export = range->exports) != NULL) { /* handles for other processes */
+        range->exports = export->next;
+        free(export);
+    }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_program_managed_end(range);
     free(range->own);
@@ -497,20 +472,9 @@ uint64_t gs_memory_copied(const struct gs_device *device)
 
     GS_HOLD_MEMORY;
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
-        for (uint32_t i = 0; i < range->chunk_count; i++)
-            if (range->chunks[i].state == GS_CHUNK_RESIDENT && range->chunks[i].host != NULL)
-                bytes += gs_range_chunk_bytes(range, i);
+        bytes +=
+            GS_CHUNK_BYTES_IF(range, chunk->state == GS_CHUNK_RESIDENT && chunk->host != NULL);
     return bytes;
-}
-
-static uint64_t adrift_bytes(const struct gs_range *range)
-{
-    uint64_t adrift = 0;
-
-    for (uint32_t i = 0; i < range->chunk_count; i++)
-        if (range->chunks[i].adrift && range->chunks[i].state == GS_CHUNK_RESIDENT)
-            adrift += gs_range_chunk_bytes(range, i);
-    return adrift;
 }
 
 uint64_t gs_memory_out_of_reach(const struct gs_device *device)
@@ -520,8 +484,10 @@ uint64_t gs_memory_out_of_reach(const struct gs_device *device)
     GS_HOLD_MEMORY;
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         if (range->life == GS_RANGE_LIVE && !range->pinned)
-            sum += gs_range_is_needed(range) ? adrift_bytes(range)
-                                             : on_card(range) - absent_bytes(range);
+            sum += gs_range_is_needed(range)
+                       ? GS_CHUNK_BYTES_IF(range,
+                                           chunk->adrift && chunk->state == GS_CHUNK_RESIDENT)
+                       : on_card(range) - absent_bytes(range);
     return sum;
 }
 

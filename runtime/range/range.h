@@ -172,6 +172,13 @@ static inline bool gs_chunk_is_there(const struct gs_chunk *chunk)
     return chunk->state == GS_CHUNK_RESIDENT || chunk->state == GS_CHUNK_OVER;
 }
 
+/* The chunk is in the accounts of what is on the device or missing there. */
+static inline bool gs_chunk_is_counted(const struct gs_chunk *chunk)
+{
+    return chunk->state != GS_CHUNK_LOOSE && chunk->state != GS_CHUNK_AWAY &&
+           chunk->state != GS_CHUNK_OVER;
+}
+
 /* The chunk has memory, which is mapped at its address if its range has an address. */
 static inline bool gs_chunk_is_mapped(const struct gs_chunk *chunk)
 {
@@ -189,6 +196,19 @@ static inline bool gs_range_is_needed(const struct gs_range *range)
 {
     return range->own == NULL || (range->own->mapped && range->own->accessible);
 }
+
+/* Bytes of the chunks for which the condition holds, which names one `chunk`, number `i`. */
+#define GS_CHUNK_BYTES_IF(range, condition)                                                    \
+    ({                                                                                         \
+        uint64_t bytes_if = 0;                                                                 \
+                                                                                               \
+        for (uint32_t i = 0; i < (range)->chunk_count; i++) {                                  \
+            const struct gs_chunk *chunk = &(range)->chunks[i];                                \
+                                                                                               \
+            bytes_if += (condition) ? gs_range_chunk_bytes(range, i) : 0;                      \
+        }                                                                                      \
+        bytes_if;                                                                              \
+    })
 
 /* Makes an empty range: no address, in no list. NULL: out of host memory. */
 struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved,

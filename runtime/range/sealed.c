@@ -55,16 +55,6 @@ bool gs_sealed_close(int fd)
     return fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) == 0;
 }
 
-/* Before Linux 6.7 memory that is sealed against writes can be mapped only by a descriptor that is
- * for reading. The program may have closed this one and opened another file with its number. */
-static int reopen_for_reading(int fd)
-{
-    char path[32];
-
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-}
-
 static bool is_sealed(int fd, uint64_t bytes)
 {
     const int seals = fcntl(fd, F_GET_SEALS);
@@ -96,9 +86,15 @@ static uint64_t find_filled(int fd, uint64_t bytes, uint64_t block)
 char *gs_sealed_map(int fd, uint64_t bytes, uint64_t block, uint64_t *filled)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
-    const int readable = reopen_for_reading(fd);
     void *memory = MAP_FAILED;
+    char path[32];
+    int readable;
 
+    /* Before Linux 6.7 memory that is sealed against writes can be mapped only by a descriptor that
+     * is for reading. The program may have closed this one and opened another file with its
+     * number. */
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    readable = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (readable < 0)
         return NULL;
     if (is_sealed(readable, bytes)) {

@@ -336,16 +336,6 @@ static struct known_graph *find_graph(CUgraphExec exec)
     return NULL;
 }
 
-static struct known_graph *find_oldest(void)
-{
-    struct known_graph *oldest = &known[0];
-
-    for (unsigned i = 1; i < GRAPHS_MOST; i++)
-        if (known[i].launched_at < oldest->launched_at)
-            oldest = &known[i];
-    return oldest;
-}
-
 /* Takes the words. */
 static void keep_graph(CUgraphExec exec, uint64_t *words, unsigned count)
 {
@@ -356,8 +346,12 @@ static void keep_graph(CUgraphExec exec, uint64_t *words, unsigned count)
     place = find_graph(exec);
     if (place == NULL)
         place = find_graph(NULL);
-    if (place == NULL)
-        place = find_oldest();
+    if (place == NULL) {
+        place = &known[0];
+        for (unsigned i = 1; i < GRAPHS_MOST; i++)
+            if (known[i].launched_at < place->launched_at)
+                place = &known[i];
+    }
     before = place->words;
     *place = (struct known_graph){
         .exec = exec, .words = words, .count = count, .launched_at = graph_launches};

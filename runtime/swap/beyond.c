@@ -72,11 +72,6 @@ static uint64_t most_of_present(const struct gs_device *device)
     return device->moving.goes_beyond ? UINT64_MAX : most_of_excess(device);
 }
 
-static uint64_t most_beyond(const struct gs_device *device)
-{
-    return is_told(device) ? UINT64_MAX : most_of_present(device);
-}
-
 /* Under the lock: a chunk in that state, with at most so many bytes. Chunks of a range that is
  * not live are not looked at: the thread that frees it changes them without the lock. */
 static bool pick_chunk(const struct gs_device *device, uint8_t state, uint64_t most,
@@ -97,7 +92,7 @@ static bool pick_chunk(const struct gs_device *device, uint8_t state, uint64_t m
 static bool find_missing(const struct gs_device *device, bool stopped,
                          struct gs_exchange_chunk *found)
 {
-    const uint64_t most = most_beyond(device);
+    const uint64_t most = is_told(device) ? UINT64_MAX : most_of_present(device);
 
     GS_HOLD_MEMORY;
     return pick_chunk(device, GS_CHUNK_ABSENT, most, found) ||
@@ -149,20 +144,6 @@ static bool put_chunk(const struct gs_exchange_chunk *it)
     return true;
 }
 
-static void note_beyond(const struct gs_device *device, uint64_t bytes)
-{
-    gs_log("%llu bytes went beyond the card: %s", (unsigned long long)bytes,
-           is_told(device)              ? "jobs wait for each other's memory"
-           : device->moving.goes_beyond ? "there was no room on it for too long"
-                                        : "others have more of it");
-    self.any = true;
-    if (device->moving.goes_beyond)
-        self.away_until = gs_now() + PATIENCE_NS;
-    /* placement.c goes by the uses, which cost each call something */
-    if (gs_over_limit(device) != 0)
-        gs_uses_begin();
-}
-
 /* Where nothing that is missing can go, and nothing is on its way: a chunk that is on the card. */
 static bool send_chunk(const struct gs_device *device, struct gs_exchange_chunk *it)
 {
@@ -192,9 +173,19 @@ static bool put_device(struct gs_device *device, bool stopped, uint64_t until)
     while (stopped && (bytes == 0 || gs_now() < until) && send_chunk(device, &it))
         bytes += it.bytes;
     gs_context_pop();
-    if (bytes != 0)
-        note_beyond(device, bytes);
-    return bytes != 0;
+    if (bytes == 0)
+        return false;
+    gs_log("%llu bytes went beyond the card: %s", (unsigned long long)bytes,
+           is_told(device)              ? "jobs wait for each other's memory"
+           : device->moving.goes_beyond ? "there was no room on it for too long"
+                                        : "others have more of it");
+    self.any = true;
+    if (device->moving.goes_beyond)
+        self.away_until = gs_now() + PATIENCE_NS;
+    /* placement.c goes by the uses, which cost each call something */
+    if (gs_over_limit(device) != 0)
+        gs_uses_begin();
+    return true;
 }
 
 bool gs_beyond_put(bool closed, bool stopped)
@@ -215,28 +206,21 @@ bool gs_beyond_put(bool closed, bool stopped)
 
 /* --- and back --- */
 
-/* Of the chunks that may come. Not of what was pinned there, which stays. */
-static uint64_t bytes_that_fit(const struct gs_device *device, uint64_t room)
+uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts *accounts)
 {
-    uint64_t bytes = 0;
+    uint64_t room = gs_device_room(device), bytes = 0;
 
-    GS_HOLD_MEMORY;
+    if (accounts->over == 0 || is_told(device) || gs_over_limit(device) != 0 ||
+        gs_now() < self.away_until || gs_rdma_is_open() || room <= accounts->demand)
+        return 0;
+    room -= accounts->demand;
+    GS_HOLD_MEMORY; /* of the chunks that may come; not of what was pinned there, which stays */
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         for (uint32_t i = 0; i < range->chunk_count && range->over != 0; i++)
             if (gs_exchange_is_free(range, i) && range->chunks[i].state == GS_CHUNK_OVER &&
                 gs_range_chunk_bytes(range, i) <= room - bytes)
                 bytes += gs_range_chunk_bytes(range, i);
     return bytes;
-}
-
-uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts *accounts)
-{
-    const uint64_t room = gs_device_room(device);
-
-    if (accounts->over == 0 || is_told(device) || gs_over_limit(device) != 0 ||
-        gs_now() < self.away_until || gs_rdma_is_open() || room <= accounts->demand)
-        return 0;
-    return bytes_that_fit(device, room - accounts->demand);
 }
 
 /* A program that runs stops once, for all of it. */
@@ -281,17 +265,6 @@ bool gs_beyond_needs_stop(void)
     return self.coming || self.excess;
 }
 
-static bool fetch_chunk(const struct gs_exchange_chunk *it)
-{
-    bool fetched;
-
-    if (!gs_context_enter(it->range->device))
-        return false;
-    fetched = gs_exchange_fetch(it);
-    gs_context_pop();
-    return fetched;
-}
-
 bool gs_beyond_step(uint64_t now)
 {
     struct gs_device *device;
@@ -299,14 +272,18 @@ bool gs_beyond_step(uint64_t now)
 
     for (unsigned i = 0; self.coming && (device = gs_device_at(i)) != NULL; i++) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
+        bool fetched;
 
         if (gs_beyond_due(device, &accounts) == 0 ||
             !GS_WITH_MEMORY(pick_chunk(device, GS_CHUNK_OVER, gs_exchange_room(device), &it)))
             continue;
-        if (!fetch_chunk(&it)) /* others' memory may be about to become free */
+        if (!gs_context_enter(device))
             return false;
-        self.since = now;
-        return true;
+        fetched = gs_exchange_fetch(&it);
+        gs_context_pop();
+        if (fetched) /* else others' memory may be about to become free */
+            self.since = now;
+        return fetched;
     }
     return false;
 }

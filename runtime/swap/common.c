@@ -76,55 +76,34 @@ static bool is_whole_copy(const struct gs_range *range, const struct gs_chunk *c
            chunk->host != NULL && chunk->host->known && chunk->host->memory != NULL;
 }
 
-/* Under the lock: the first chunk with such a copy; NULL: there is none. */
-static struct gs_chunk *find_chunk(bool (*suits)(const struct gs_host_block *, const void *),
-                                   const void *with)
+/* The first such copy, to be put by the caller; by: its chunk gets that copy instead. NULL: there is
+ * none. */
+static struct gs_host_block *take_copy(bool (*suits)(const struct gs_host_block *,
+                                                     const void *),
+                                       const void *with, struct gs_host_block *by)
 {
     struct gs_device *device;
 
+    GS_HOLD_MEMORY;
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
-            for (uint32_t k = 0; k < range->chunk_count; k++)
-                if (is_whole_copy(range, &range->chunks[k]) &&
-                    suits(range->chunks[k].host, with))
-                    return &range->chunks[k];
+            for (uint32_t k = 0; k < range->chunk_count; k++) {
+                struct gs_host_block *host = range->chunks[k].host;
+
+                if (!is_whole_copy(range, &range->chunks[k]) || !suits(host, with))
+                    continue;
+                if (by == NULL)
+                    gs_host_keep(host);
+                else
+                    range->chunks[k].host = by;
+                return host;
+            }
     return NULL;
-}
-
-/* The first such copy, to be put by the caller; NULL: there is none. */
-static struct gs_host_block *
-take_copy(bool (*suits)(const struct gs_host_block *, const void *), const void *with)
-{
-    struct gs_host_block *host = NULL;
-    const struct gs_chunk *chunk;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    chunk = find_chunk(suits, with);
-    if (chunk != NULL) {
-        host = chunk->host;
-        gs_host_keep(host);
-    }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return host;
 }
 
 static bool is_that(const struct gs_host_block *host, const void *with)
 {
     return host == with;
-}
-
-/* Its chunk gets the other copy instead. False: the program has freed it meanwhile. */
-static bool replace_copy(struct gs_host_block *host, struct gs_host_block *by)
-{
-    struct gs_chunk *chunk;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    chunk = find_chunk(is_that, host);
-    if (chunk != NULL)
-        chunk->host = by;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_host_put(chunk != NULL ? host : by);
-    return chunk != NULL;
 }
 
 static bool is_stored(const struct gs_host_block *host, uint64_t block)
@@ -166,19 +145,6 @@ static bool looks_like(const struct gs_host_block *host, const void *with)
            host->hashes[block][1] == offer->hash[1];
 }
 
-/* False: there is nothing in it. */
-static bool look_at_offer(struct offer *offer)
-{
-    const unsigned block = (unsigned)__builtin_ffsll((long long)offer->filled) - 1;
-
-    if (offer->filled == 0)
-        return false;
-    if ((offer->hash[0] | offer->hash[1]) == 0)
-        gs_hash_on_host(offer->memory->memory + block * GS_BLOCK_BYTES,
-                        bytes_of(offer->memory->bytes, block), offer->hash);
-    return true;
-}
-
 enum outcome { SAME, OTHER, LATER };
 
 /* The daemon, or a thread that asks this thread to park, waits for it. */
@@ -203,35 +169,38 @@ static enum outcome compare_all(const struct gs_host_block *host, const struct o
     return SAME;
 }
 
-static void say_taken(const struct offer *offer)
-{
-    const unsigned last = self.taken_count - 1;
-
-    if (!offer->memory->foreign || self.taken_count == OFFERS_MOST ||
-        (self.taken_count != 0 && self.taken[last] == offer->memory->number))
-        return;
-    self.taken[self.taken_count++] = offer->memory->number;
-}
-
 /* Makes one more copy common, or finds that it is another. False: there is none left, or not yet. */
 static bool take_offer(struct offer *offer, bool *later)
 {
-    struct gs_host_block *host = look_at_offer(offer) ? take_copy(looks_like, offer) : NULL;
-    struct gs_host_block *block = NULL;
+    const unsigned first = (unsigned)__builtin_ffsll((long long)offer->filled) - 1;
+    struct gs_host_block *host, *block = NULL;
     enum outcome outcome;
 
+    if (offer->filled == 0) /* there is nothing in it */
+        return false;
+    if ((offer->hash[0] | offer->hash[1]) == 0)
+        gs_hash_on_host(offer->memory->memory + first * GS_BLOCK_BYTES,
+                        bytes_of(offer->memory->bytes, first), offer->hash);
+    host = take_copy(looks_like, offer, NULL);
     if (host == NULL)
         return false;
     outcome = compare_all(host, offer);
     if (outcome == SAME)
         block = gs_host_adopt(host, offer->memory);
-    if (block != NULL && replace_copy(host, block)) {
+    /* its chunk gets the other copy instead, unless the program has freed it meanwhile */
+    if (block != NULL && take_copy(is_that, host, block) == NULL) {
+        gs_host_put(block);
+    } else if (block != NULL) {
+        gs_host_put(host); /* the chunk's */
         gs_log("a host copy of %llu bytes is common now: %s offer %llu",
                (unsigned long long)offer->memory->bytes,
                offer->memory->foreign ? "another program's" : "own",
                (unsigned long long)offer->memory->number);
         self.shrinks = true;
-        say_taken(offer);
+        if (offer->memory->foreign && self.taken_count != OFFERS_MOST &&
+            (self.taken_count == 0 ||
+             self.taken[self.taken_count - 1] != offer->memory->number))
+            self.taken[self.taken_count++] = offer->memory->number;
     }
     if (outcome == OTHER)
         host->unlike = offer->memory->number;
@@ -320,43 +289,29 @@ static bool write_copy(const struct gs_host_block *host)
     return false;
 }
 
-static bool may_give(void)
-{
-    return GS_ANY_DEVICE((gs_device_flags(device) & GS_TARGET_GIVE) != 0);
-}
-
-/* Writes the copy, and notes that it is offered. False: it could not be written, or not yet. */
-static bool offer_copy(struct gs_host_block *host, uint64_t now)
-{
-    if (!write_copy(host))
-        return false;
-    host->offered_at = now;
-    if (host->offers < DOUBLED)
-        host->offers++;
-    self.made_bytes = host->bytes;
-    gs_log("a host copy of %llu bytes is offered", (unsigned long long)self.made_bytes);
-    return true;
-}
-
 /* Returns ns until the next attempt. */
 static uint64_t make_offer(uint64_t now)
 {
     struct gs_host_block *host = NULL;
-    bool offered = false;
 
-    if (!self.found || !may_give())
+    if (!self.found || !GS_ANY_DEVICE((gs_device_flags(device) & GS_TARGET_GIVE) != 0))
         return UINT64_MAX;
     if (now < self.next_at)
         return self.next_at - now;
     if (self.unheard != 0 && now - self.unheard > HEARD_NS)
         self.unheard = 0;
     if (self.own.count < OWN_MOST && gs_own_fd(&self.made) < 0 && self.unheard == 0)
-        host = take_copy(is_worth_offering, &now);
-    if (host != NULL) {
-        offered = offer_copy(host, now);
-        gs_host_put(host);
+        host = take_copy(is_worth_offering, &now, NULL);
+    self.next_at = now + LOOK_NS;
+    if (host != NULL && write_copy(host)) {
+        self.next_at = now + PACE_NS;
+        host->offered_at = now;
+        if (host->offers < DOUBLED)
+            host->offers++;
+        self.made_bytes = host->bytes;
+        gs_log("a host copy of %llu bytes is offered", (unsigned long long)self.made_bytes);
     }
-    self.next_at = now + (offered ? PACE_NS : LOOK_NS);
+    gs_host_put(host);
     return self.next_at - now;
 }
 

@@ -27,13 +27,13 @@ static struct {
     bool adrift;    /* a chunk may be adrift */
     bool refusing;  /* calls fail because of it */
     uint64_t since; /* ns: a chunk has been adrift since then */
-    double copying; /* ns a byte; 0: not measured */
     struct {
         CUmemGenericAllocationHandle handle;
         uint64_t bytes; /* 0: there is none */
         const struct gs_device *device;
     } spare;
-} self;
+} self GS_ZERO_IN_CHILD;
+static double copying; /* ns a byte; 0: not measured */
 
 bool gs_exchange_is_free(const struct gs_range *range, uint32_t index)
 {
@@ -58,21 +58,7 @@ uint64_t gs_exchange_room(const struct gs_device *device)
 
 double gs_exchange_copying(void)
 {
-    return self.copying;
-}
-
-/* --- the new memory, filled --- */
-
-static CUresult fill_elsewhere(const struct gs_exchange_chunk *it,
-                               CUmemGenericAllocationHandle fresh)
-{
-    uint64_t ns = 0;
-    const CUresult result = gs_vmm_copy(it->range, it->index, fresh, &ns);
-    const double each = (double)ns / (double)it->bytes;
-
-    if (result == CUDA_SUCCESS)
-        self.copying = self.copying == 0 ? each : (3 * self.copying + each) / 4;
-    return result;
+    return copying;
 }
 
 /* --- the mappings --- */
@@ -89,17 +75,6 @@ static void set_adrift(const struct gs_exchange_chunk *it, bool adrift)
             range->device->accounts.missing -= it->bytes;
     }
     range->chunks[it->index].adrift = adrift;
-}
-
-static void note_adrift(const struct gs_exchange_chunk *it, CUresult result)
-{
-    set_adrift(it, true);
-    if (!self.adrift)
-        self.since = gs_now();
-    self.adrift = true;
-    gs_log("%llu bytes at %#llx cannot be mapped (CUresult %d); trying again",
-           (unsigned long long)it->bytes,
-           (unsigned long long)gs_range_chunk_address(it->range, it->index), result);
 }
 
 /* Maps the fresh memory in the place of the chunk's memory. On error the chunk has its old
@@ -122,7 +97,13 @@ static CUresult exchange_mappings(const struct gs_exchange_chunk *it,
             return chunk->handle == fresh ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
     }
     chunk->handle = old;
-    note_adrift(it, result);
+    set_adrift(it, true);
+    if (!self.adrift)
+        self.since = gs_now();
+    self.adrift = true;
+    gs_log("%llu bytes at %#llx cannot be mapped (CUresult %d); trying again",
+           (unsigned long long)it->bytes,
+           (unsigned long long)gs_range_chunk_address(it->range, it->index), result);
     return result;
 }
 
@@ -141,27 +122,20 @@ static bool find_adrift(struct gs_exchange_chunk *found)
     return found->range != NULL;
 }
 
-static CUresult mend_chunk(const struct gs_exchange_chunk *it)
-{
-    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
-
-    if (!gs_context_enter(it->range->device))
-        return result;
-    result = gs_vmm_map(it->range, it->index);
-    gs_context_pop();
-    if (result == CUDA_SUCCESS)
-        set_adrift(it, false);
-    return result;
-}
-
 void gs_exchange_mend(uint64_t now)
 {
     struct gs_exchange_chunk it;
 
     if (!self.adrift)
         return;
-    while (find_adrift(&it) && mend_chunk(&it) == CUDA_SUCCESS)
-        continue;
+    while (find_adrift(&it) && gs_context_enter(it.range->device)) {
+        const CUresult result = gs_vmm_map(it.range, it.index);
+
+        gs_context_pop();
+        if (result != CUDA_SUCCESS)
+            break;
+        set_adrift(&it, false);
+    }
     self.adrift = it.range != NULL;
     self.refusing = self.adrift && now > self.since && now - self.since > REFUSE_AFTER_NS;
 }
@@ -225,34 +199,6 @@ static void drop_spare(void)
     self.spare.bytes = 0;
 }
 
-static void keep_spare(const struct gs_exchange_chunk *it, CUmemGenericAllocationHandle handle)
-{
-    drop_spare();
-    self.spare.handle = handle;
-    self.spare.bytes = it->bytes;
-    self.spare.device = it->range->device;
-}
-
-/* Makes host memory, which has been claimed for the chunk. */
-static CUresult make_on_host(const struct gs_exchange_chunk *it)
-{
-    if (self.spare.bytes == 0)
-        return gs_vmm_create_on_host(it->range, it->index);
-    it->range->chunks[it->index].handle = self.spare.handle;
-    it->range->chunks[it->index].sendable = it->range->chunks[it->index].network = false;
-    self.spare.bytes = 0; /* the claim belongs to the chunk now */
-    return CUDA_SUCCESS;
-}
-
-/* Claims host memory for the chunk. A spare has its claim already. */
-static bool claim_host(const struct gs_exchange_chunk *it)
-{
-    if (self.spare.bytes == it->bytes && self.spare.device == it->range->device)
-        return true;
-    drop_spare();
-    return gs_host_claim(it->bytes) == GS_HOST_CLAIMED;
-}
-
 void gs_exchange_end(void)
 {
     const bool pushed = self.spare.bytes != 0 && gs_context_enter(self.spare.device);
@@ -271,8 +217,18 @@ static bool change_place(const struct gs_exchange_chunk *it, bool to_card,
     const struct gs_chunk before = *chunk;
     CUmemGenericAllocationHandle fresh;
     bool sendable, network;
-    CUresult result = to_card ? gs_vmm_create(it->range, it->index) : make_on_host(it);
+    CUresult result = CUDA_SUCCESS;
+    uint64_t ns = 0;
 
+    if (to_card) {
+        result = gs_vmm_create(it->range, it->index);
+    } else if (self.spare.bytes == 0) {
+        result = gs_vmm_create_on_host(it->range, it->index);
+    } else {
+        chunk->handle = self.spare.handle;
+        chunk->sendable = chunk->network = false;
+        self.spare.bytes = 0; /* the claim belongs to the chunk now */
+    }
     fresh = chunk->handle;
     sendable = chunk->sendable;
     network = chunk->network;
@@ -281,9 +237,13 @@ static bool change_place(const struct gs_exchange_chunk *it, bool to_card,
     chunk->network = before.network;
     if (result != CUDA_SUCCESS)
         return false;
-    result = fill_elsewhere(it, fresh);
-    if (result == CUDA_SUCCESS)
+    result = gs_vmm_copy(it->range, it->index, fresh, &ns);
+    if (result == CUDA_SUCCESS) {
+        const double each = (double)ns / (double)it->bytes;
+
+        copying = copying == 0 ? each : (3 * copying + each) / 4;
         result = exchange_mappings(it, fresh);
+    }
     if (result != CUDA_SUCCESS) {
         gs_log("%llu bytes at %#llx do not change places: CUresult %d",
                (unsigned long long)it->bytes,
@@ -301,8 +261,12 @@ bool gs_exchange_send_beyond(const struct gs_exchange_chunk *it)
 {
     CUmemGenericAllocationHandle left;
 
-    if (!claim_host(it))
-        return false;
+    /* a spare has its claim already */
+    if (self.spare.bytes != it->bytes || self.spare.device != it->range->device) {
+        drop_spare();
+        if (gs_host_claim(it->bytes) != GS_HOST_CLAIMED)
+            return false;
+    }
     if (!change_place(it, false, &left)) {
         gs_host_unclaim(it->bytes);
         return false;
@@ -313,34 +277,27 @@ bool gs_exchange_send_beyond(const struct gs_exchange_chunk *it)
     return true;
 }
 
-/* Claims room on the card. Another thread may have taken it since the look. */
-static bool claim_room(const struct gs_exchange_chunk *it)
-{
-    GS_HOLD_MEMORY;
-    bool fits = !gs_daemon_has_news() && gs_exchange_room(it->range->device) >= it->bytes;
-
-    if (fits)
-        book_chunk(it, true);
-    return fits;
-}
-
 bool gs_exchange_fetch(const struct gs_exchange_chunk *it)
 {
     CUmemGenericAllocationHandle left;
+    bool fits;
 
-    if (!claim_room(it))
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    /* another thread may have taken the room since the look */
+    fits = !gs_daemon_has_news() && gs_exchange_room(it->range->device) >= it->bytes;
+    if (fits)
+        book_chunk(it, true);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (!fits)
         return false;
     if (!change_place(it, true, &left)) {
         GS_WITH_MEMORY(book_chunk(it, false));
         return false;
     }
     settle_chunk(it, GS_CHUNK_RESIDENT);
-    keep_spare(it, left);
+    drop_spare();
+    self.spare.handle = left;
+    self.spare.bytes = it->bytes;
+    self.spare.device = it->range->device;
     return true;
-}
-
-void gs_exchange_after_fork(void)
-{
-    self.adrift = self.refusing = false;
-    self.spare.bytes = 0; /* the parent's */
 }

@@ -38,5 +38,3 @@ bool gs_exchange_is_adrift(void);
 
 /* The measured time in ns to copy one byte; 0: not measured yet. Client thread. */
 double gs_exchange_copying(void);
-
-void gs_exchange_after_fork(void);

@@ -9,16 +9,6 @@
 #include "runtime/range/program_managed.h"
 #include "runtime/swap/swap_mover.h"
 
-static struct gs_range *take_loose(const struct gs_device *device, uint32_t *chunk)
-{
-    GS_HOLD_MEMORY;
-    struct gs_range *range = gs_program_managed_next_loose(device, chunk);
-
-    if (range != NULL)
-        range->chunks[*chunk].moving = true;
-    return range;
-}
-
 static void settle_loose(struct gs_range *range, uint32_t chunk, uint8_t state)
 {
     GS_WITH_MEMORY(range->chunks[chunk].state = state; range->chunks[chunk].moving = false);
@@ -31,7 +21,11 @@ bool gs_loose_send_one(struct gs_device *device)
     uint32_t chunk = 0;
     CUresult result;
 
-    range = take_loose(device, &chunk);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = gs_program_managed_next_loose(device, &chunk);
+    if (range != NULL)
+        range->chunks[chunk].moving = true;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (range == NULL)
         return false;
     mover = gs_mover_enter(device);

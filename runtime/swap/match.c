@@ -59,46 +59,32 @@ static bool chunk_suits(const struct gs_range *range, uint32_t index, const stru
            gs_range_chunk_bytes(range, index) == job->bytes;
 }
 
-static bool range_suits(const struct gs_range *range, const struct gs_job *job)
-{
-    return range->life == GS_RANGE_LIVE && !range->pinned && gs_range_is_needed(range) &&
-           gs_handover_suits(range) && gs_handover_serves(range, job->chunk->network);
-}
-
-/* The chunk of which the memory holds more than the best so far. */
-static void look_for_equal(struct gs_range *range, uint32_t index, const struct gs_job *job,
-                           struct place *best)
-{
-    unsigned wanted;
-    const unsigned equal =
-        gs_chunk_equal_blocks(&range->chunks[index], job->bytes, job->hashes, &wanted);
-
-    if (equal > best->equal)
-        *best = (struct place){range, index, equal};
-}
-
-/* A chunk that others do not hold; else the last, whose memory comes last. */
-static void look_for_spare(struct gs_range *range, uint32_t index, const struct gs_job *job,
-                           struct place *best)
-{
-    (void)job;
-    if (best->range == NULL || !gs_chunk_is_alone(&best->range->chunks[best->index]))
-        *best = (struct place){range, index, 0};
-}
-
-/* The chunk is under way then. */
-static struct place find_place(const struct gs_job *job, unsigned least,
-                               void (*look)(struct gs_range *, uint32_t, const struct gs_job *,
-                                            struct place *))
+/* The chunk of which the job's memory holds most, and more than that many blocks; spare: one that
+ * others do not hold, else the last, whose memory comes last. It is under way then. */
+static struct place find_place(const struct gs_job *job, unsigned least, bool spare)
 {
     struct gs_device *device = job->range->device;
     struct place best = {NULL, 0, least};
 
     GS_HOLD_MEMORY;
-    for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
-        for (uint32_t i = 0; range_suits(range, job) && i < range->chunk_count; i++)
-            if (chunk_suits(range, i, job))
-                look(range, i, job, &best);
+    for (struct gs_range *range = device->ranges; range != NULL; range = range->next) {
+        if (range->life != GS_RANGE_LIVE || range->pinned || !gs_range_is_needed(range) ||
+            !gs_handover_suits(range) || !gs_handover_serves(range, job->chunk->network))
+            continue;
+        for (uint32_t i = 0; i < range->chunk_count; i++) {
+            unsigned wanted, equal;
+
+            if (!chunk_suits(range, i, job))
+                continue;
+            equal = spare ? 0
+                          : gs_chunk_equal_blocks(&range->chunks[i], job->bytes, job->hashes,
+                                                  &wanted);
+            if (spare
+                    ? best.range == NULL || !gs_chunk_is_alone(&best.range->chunks[best.index])
+                    : equal > best.equal)
+                best = (struct place){range, i, equal};
+        }
+    }
     if (best.range != NULL) {
         best.range->chunks[best.index].moving = true;
         best.range->moving++;
@@ -199,7 +185,7 @@ static CUresult swap_jobs(struct gs_job *job, struct gs_job *other)
 static CUresult match_job(struct gs_mover *mover, struct gs_job *job)
 {
     const unsigned equal = count_equal(job, job);
-    const struct place best = find_place(job, equal, look_for_equal);
+    const struct place best = find_place(job, equal, false);
     int gain = best.range != NULL ? (int)(best.equal - equal) : 0;
     struct gs_job *other = find_job(mover, job, &gain);
 
@@ -214,17 +200,6 @@ static CUresult match_job(struct gs_mover *mover, struct gs_job *job)
     return best.range != NULL ? move_job(job, best.range, best.index) : CUDA_SUCCESS;
 }
 
-/* Memory that holds nothing of use leaves a chunk that others hold. */
-static CUresult spare_chunk(struct gs_job *job)
-{
-    struct place spare;
-
-    if (gs_chunk_is_alone(job->chunk) || count_equal(job, job) != 0)
-        return CUDA_SUCCESS;
-    spare = find_place(job, 0, look_for_spare);
-    return spare.range != NULL ? move_job(job, spare.range, spare.index) : CUDA_SUCCESS;
-}
-
 CUresult gs_match_jobs(struct gs_mover *mover)
 {
     CUresult result = CUDA_SUCCESS;
@@ -234,8 +209,17 @@ CUresult gs_match_jobs(struct gs_mover *mover)
     for (unsigned i = mover->queued; i < mover->count && result == CUDA_SUCCESS; i++)
         if (gs_mover_job(mover, i)->stage == GS_JOB_HASHING)
             result = match_job(mover, gs_mover_job(mover, i));
-    for (unsigned i = mover->queued; i < mover->count && result == CUDA_SUCCESS; i++)
-        if (gs_mover_job(mover, i)->stage == GS_JOB_HASHING)
-            result = spare_chunk(gs_mover_job(mover, i));
+    /* memory that holds nothing of use leaves a chunk that others hold */
+    for (unsigned i = mover->queued; i < mover->count && result == CUDA_SUCCESS; i++) {
+        struct gs_job *job = gs_mover_job(mover, i);
+        struct place spare;
+
+        if (job->stage != GS_JOB_HASHING || gs_chunk_is_alone(job->chunk) ||
+            count_equal(job, job) != 0)
+            continue;
+        spare = find_place(job, 0, true);
+        if (spare.range != NULL)
+            result = move_job(job, spare.range, spare.index);
+    }
     return result;
 }

@@ -22,52 +22,22 @@
 #define HOST_KEPT_NS (10000 * MS) /* for so long after everything fitted again */
 #define RESTLESS_NS  (30000 * MS) /* a program without a rest for so long has none soon */
 #define KEPT_LOOK_NS (1000 * MS)
-#define HANDED_NS    (100 * MS) /* see note_short */
+#define HANDED_NS    (100 * MS) /* see move_in() */
 #define LOOK_MOST_NS                                                                           \
     (1000 * MS) /* between two looks; if it is longer, the process was stopped */
-
-/* Memory that another program gave up, and that no third one took, becomes free only when that
- * program and the daemon have both closed its descriptor. That may be a moment after its room
- * was given to this program. So a shortage is tried again for a while before it is reported. */
-static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
-{
-    if (device->moving.short_since == 0)
-        device->moving.short_since = now;
-    if ((gs_device_flags(device) & GS_TARGET_GIVE) != 0 &&
-        now - device->moving.short_since < HANDED_NS) {
-        device->moving.retry_at = now + 2 * MS;
-        return;
-    }
-    device->report.short_bytes = lacking;
-    device->moving.retry_at = now + 20 * MS;
-}
 
 static void set_kept(struct gs_device *device, uint64_t bytes)
 {
     atomic_store_explicit(&device->moving.kept, bytes, memory_order_relaxed);
 }
 
-/* Now and then it is tried again to move kept memory: there may be host memory, or an address,
- * by then. */
-static bool should_leave(const struct gs_device *device, const struct gs_accounts *accounts,
-                         uint64_t budget, uint64_t now)
-{
-    const uint64_t kept = atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
-
-    return accounts->resident > budget && (accounts->resident > budget + kept ||
-                                           now - device->moving.kept_looked_at > KEPT_LOOK_NS);
-}
-
-/* Asked once for each way out: a look reads all of the process's descriptors, which are more for each
- * piece that came from others. */
-static bool must_stay(const struct gs_device *device)
-{
-    return !gs_swap_is_under_way(device, true) && gs_rdma_is_open();
-}
-
 static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
 {
-    switch (must_stay(device) ? GS_SWAP_KEPT : gs_swap_out(device, excess)) {
+    /* asked once for each way out: a look reads all of the process's descriptors, which are more
+     * for each piece that came from others */
+    const bool stays = !gs_swap_is_under_way(device, true) && gs_rdma_is_open();
+
+    switch (stays ? GS_SWAP_KEPT : gs_swap_out(device, excess)) {
     case GS_SWAP_SHORT:
         device->moving.retry_at = now + 20 * MS;
         return false;
@@ -100,20 +70,6 @@ static void update_kept(struct gs_device *device, uint64_t resident, uint64_t bu
         set_kept(device, resident - budget);
 }
 
-/* What the program lacks, and for how long: the time in its own turns, and while it needs more than it
- * may ever have, in which nothing more came than had come before. To come and go is no progress. */
-static void count_lack(struct gs_device_moving *moving, uint64_t missing, bool counts,
-                       uint64_t now)
-{
-    if (missing == 0 || moving->lacks_least == 0 || missing < moving->lacks_least) {
-        moving->lacks_least = missing;
-        moving->lacks_ns = 0;
-    } else if (counts && moving->lacks_at != 0) {
-        moving->lacks_ns += gs_smaller(now - moving->lacks_at, LOOK_MOST_NS);
-    }
-    moving->lacks_at = counts ? now : 0;
-}
-
 /* No call waits for ever for memory that cannot be placed. After a while what is missing goes beyond
  * the card (beyond.c): sooner if the card has no room for it than if others may be about to leave.
  * If it cannot, calls fail, until there is a reason to wait again. (A refused call wants nothing, so
@@ -129,23 +85,21 @@ static void watch_lack(struct gs_device *device, const struct gs_accounts *accou
                         gs_context_for(device) != NULL, /* else no call waits */
         full = never || moving->short_since != 0;
 
-    count_lack(moving, accounts->missing, counts, now);
+    /* What the program lacks, and for how long: the time in its own turns, and while it needs more than
+     * it may ever have, in which nothing more came than had come before. To come and go is no
+     * progress. */
+    if (accounts->missing == 0 || moving->lacks_least == 0 ||
+        accounts->missing < moving->lacks_least) {
+        moving->lacks_least = accounts->missing;
+        moving->lacks_ns = 0;
+    } else if (counts && moving->lacks_at != 0) {
+        moving->lacks_ns += gs_smaller(now - moving->lacks_at, LOOK_MOST_NS);
+    }
+    moving->lacks_at = counts ? now : 0;
     if (moving->refuses && !counts)
         moving->lacks_ns = 0;
     moving->goes_beyond = runs && moving->lacks_ns > (full ? GS_BEYOND_NS : GS_BEYOND_LATER_NS);
     moving->refuses = moving->lacks_ns > GS_SHORT_LIMIT_NS;
-}
-
-/* What the program has freed since the look is less to wait for. */
-static void refuse_calls(void)
-{
-    bool refuse = gs_exchange_refuses();
-
-    GS_HOLD_MEMORY;
-    gs_each_device (device)
-        refuse |=
-            device->moving.refuses && device->accounts.missing >= device->moving.lacks_least;
-    gs_gate_refuse(refuse);
 }
 
 /* Managed memory that is not counted takes turns as well. Memory that no longer fits into the
@@ -184,10 +138,20 @@ static bool move_in(struct gs_device *device, uint64_t room, uint64_t now, int n
         device->moving.short_since = 0;
         return true;
     case GS_SWAP_SHORT:
-        if (gs_context_for(device) != NULL)
-            note_short(device, lacking, now);
-        else /* no context to copy with, and no call that waits */
-            device->moving.retry_at = now + 20 * MS;
+        device->moving.retry_at = now + 20 * MS;
+        if (gs_context_for(device) == NULL)
+            return false; /* no context to copy with, and no call that waits */
+        if (device->moving.short_since == 0)
+            device->moving.short_since = now;
+        /* Memory that another program gave up, and that no third one took, becomes free only when
+         * that program and the daemon have both closed its descriptor. That may be a moment after
+         * its room was given to this program. So a shortage is tried again for a while before it is
+         * reported. */
+        if ((gs_device_flags(device) & GS_TARGET_GIVE) != 0 &&
+            now - device->moving.short_since < HANDED_NS)
+            device->moving.retry_at = now + 2 * MS;
+        else
+            device->report.short_bytes = lacking;
         return false;
     default:
         return false;
@@ -212,19 +176,10 @@ static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
     return gs_memory_accounts(device);
 }
 
-/* The memory of a partly covered program stays: all that is on the device counts as pinned. What
- * is missing comes in, and counts then. */
-static void keep_all(struct gs_device *device)
-{
-    const struct gs_accounts accounts = gs_memory_accounts(device);
-
-    set_kept(device, accounts.resident - gs_handover_in_hand(device));
-}
-
 bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
 {
     const bool stays = atomic_load_explicit(&gs_runtime.partial, memory_order_acquire);
-    bool more = false;
+    bool more = false, refuse;
 
     may_leave = may_leave && !stays;
 
@@ -232,7 +187,7 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
         const uint64_t budget =
             atomic_load_explicit(&device->target.budget, memory_order_relaxed);
         struct gs_accounts accounts = look_at(device, budget);
-        uint64_t here;
+        uint64_t here, in_hand, kept;
 
         /* the memory may stay after all; chunks that have come in count */
         if (((!stopped || stays || accounts.resident <= budget) &&
@@ -244,18 +199,25 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
         }
         more |= move_loose(device, &accounts, budget, stopped, may_leave);
         accounts = gs_memory_accounts(device);
+        in_hand = gs_handover_in_hand(device);
+        /* the memory of a partly covered program stays: all that is on the device counts as pinned;
+         * what is missing comes in, and counts then */
         if (stays)
-            keep_all(device);
+            set_kept(device, accounts.resident - in_hand);
         else
             update_kept(device, accounts.resident, budget);
         watch_lack(device, &accounts, now);
         if ((gs_device_flags(device) & GS_TARGET_RUN) == 0)
             device->moving.short_since = 0; /* the next turn may find memory */
-        here = accounts.resident - gs_handover_in_hand(device) -
-               atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
+        kept = atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
+        here = accounts.resident - in_hand - kept;
         if (now < device->moving.retry_at)
             continue;
-        if (stopped && may_leave && should_leave(device, &accounts, budget, now))
+        /* now and then it is tried again to move kept memory: there may be host memory, or an
+         * address, by then */
+        if (stopped && may_leave && accounts.resident > budget &&
+            (accounts.resident > budget + kept ||
+             now - device->moving.kept_looked_at > KEPT_LOOK_NS))
             more |= move_out(device, accounts.resident - budget, now);
         else if ((gs_device_flags(device) & GS_TARGET_RUN) != 0 && accounts.missing != 0 &&
                  here < budget)
@@ -265,24 +227,17 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
         device->moving.spent_ns += gs_now() - now;
         now = gs_now();
     }
-    refuse_calls();
+    refuse = gs_exchange_refuses();
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_each_device (device) /* what the program has freed since the look is less to wait for */
+        refuse |=
+            device->moving.refuses && device->accounts.missing >= device->moving.lacks_least;
+    gs_gate_refuse(refuse);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return more;
 }
 
 /* --- host memory --- */
-
-/* The bytes that may have to leave when another program has its turn, but for managed memory,
- * which the driver keeps itself. */
-static uint64_t leaving_of(const struct gs_device *device)
-{
-    const uint64_t shortfall =
-        atomic_load_explicit(&device->target.shortfall, memory_order_relaxed);
-    const struct gs_accounts accounts = gs_memory_accounts(device);
-
-    return gs_device_is_movable(device) && !device->managed
-               ? gs_smaller(accounts.demand - accounts.managed, shortfall)
-               : 0;
-}
 
 /* Does that with a current context, if there is one; true: there is more to do. */
 static bool tend_host(bool (*one)(void))
@@ -316,8 +271,16 @@ uint64_t gs_moving_keep_host(uint64_t now, bool needed, bool quiet)
         quiet_at = now;
     quiet = now - quiet_at <= RESTLESS_NS ? quiet : true;
 
-    gs_each_device (device)
-        leaving += leaving_of(device);
+    /* what may have to leave when another program has its turn, but for managed memory, which the
+     * driver keeps itself */
+    gs_each_device (device) {
+        const uint64_t shortfall =
+            atomic_load_explicit(&device->target.shortfall, memory_order_relaxed);
+        const struct gs_accounts accounts = gs_memory_accounts(device);
+
+        if (gs_device_is_movable(device) && !device->managed)
+            leaving += gs_smaller(accounts.demand - accounts.managed, shortfall);
+    }
     if (leaving != 0)
         gs_host_prepare(leaving);
     if (leaving != 0 || needed)

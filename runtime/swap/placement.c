@@ -50,12 +50,12 @@ static struct {
     uint64_t noted, complete_at;     /* bytes of this window; those until it was complete */
     uint64_t most;                   /* ns that the exchanges of this window may take */
     uint64_t began;                  /* ns: the first of them; 0: none has begun */
-    double cost;                     /* ns a byte that changes places; 0: not measured */
     bool undoes;                     /* the exchange that was chosen last takes one back */
     uint64_t not_run_since;          /* ns; 0: it runs */
     uint64_t idle_ns;  /* of this window: it did not run, or submitted and awaited nothing */
     uint64_t activity; /* of the gate, at the last look */
 } self;
+static double cost_a_byte; /* ns, of what changes places; 0: not measured */
 
 /* --- trials --- */
 
@@ -83,12 +83,6 @@ static struct {
     } rest;
 } trial;
 
-/* Exchanges may begin: no other ones wait to be judged, and the last lost trial is long enough ago. */
-static bool trial_may_begin(void)
-{
-    return !trial.waits && !trial.undoes && trial.rest.windows == 0 && trial.pace != 0;
-}
-
 static struct chunk_place place_of(const struct gs_exchange_chunk *it)
 {
     return (struct chunk_place){it->range->node.base, it->index};
@@ -114,12 +108,6 @@ static void note_exchange(const struct gs_exchange_chunk *to_card,
         return; /* they stay where they are */
     pairs[trial.pairs].to_card = place_of(to_card);
     pairs[trial.pairs++].beyond = place_of(beyond);
-}
-
-/* The two that choose_undone() found have changed places back, or could not. */
-static void note_undone(void)
-{
-    trial.pairs -= trial.pairs > 0;
 }
 
 static void lose_trial(double pace)
@@ -153,19 +141,6 @@ static void judge_trial(double pace)
         trial.best = pace;
         trial.pairs = 0;
     }
-}
-
-/* A window has ended in which the program took so many ns for each byte that it used; 0: that is
- * not known. */
-static void end_trial_window(double pace)
-{
-    trial.rest.windows -= trial.rest.windows > 0;
-    trial.waits = trial.open && pace == 0;
-    if (pace == 0)
-        return;
-    trial.pace = pace;
-    if (trial.open)
-        judge_trial(pace);
 }
 
 /* Under the lock. False: it is not there any more, or is in the other place already. */
@@ -232,32 +207,18 @@ static double bus_ns(double bytes)
     return bytes * (gs_exchange_copying() != 0 ? gs_exchange_copying() : COPYING);
 }
 
-/* The time in ns that is saved on the bus, in all windows to come, by exchanging the two chunks. */
-static double gain_of(const struct gs_exchange_chunk *hot, const struct gs_exchange_chunk *cold)
-{
-    const double less = cold->range != NULL ? density_of(cold) * (double)hot->bytes : 0;
-
-    return bus_ns((double)hot->used - less) * HORIZON;
-}
-
-static double cost_of(const struct gs_exchange_chunk *hot, const struct gs_exchange_chunk *cold)
-{
-    const uint64_t bytes = hot->bytes + (cold->range != NULL ? cold->bytes : 0);
-
-    if (self.cost == 0)
-        return MAPPING + bus_ns((double)bytes);
-    return self.cost * (double)bytes > MAPPED ? self.cost * (double)bytes : MAPPED;
-}
-
 /* Under the lock: what is to come in next, and what makes room for it (range NULL: nothing has
  * to). */
 static bool choose_by_use(const struct gs_device *device, struct gs_exchange_chunk *hot,
                           struct gs_exchange_chunk *cold)
 {
-    uint64_t room;
+    double gain, cost;
+    uint64_t room, bytes;
 
     *cold = (struct gs_exchange_chunk){.range = NULL};
-    if (!trial_may_begin() || !find_chunk(device, GS_CHUNK_OVER, 0, hot) || hot->used == 0)
+    /* no other exchanges wait to be judged, and the last lost trial is long enough ago */
+    if (trial.waits || trial.undoes || trial.rest.windows != 0 || trial.pace == 0 ||
+        !find_chunk(device, GS_CHUNK_OVER, 0, hot) || hot->used == 0)
         return false;
     room = gs_exchange_room(device);
     /* one that makes all of the room, if there is one */
@@ -266,7 +227,17 @@ static bool choose_by_use(const struct gs_device *device, struct gs_exchange_chu
           !find_chunk(device, GS_CHUNK_RESIDENT, 0, cold)) ||
          density_of(hot) < 2 * density_of(cold)))
         return false;
-    return gain_of(hot, cold) > 2 * cost_of(hot, cold);
+    /* both in ns: what is saved on the bus in all windows to come, and what the exchange takes */
+    gain =
+        (double)hot->used - (cold->range != NULL ? density_of(cold) * (double)hot->bytes : 0);
+    gain = bus_ns(gain) * HORIZON;
+    bytes = hot->bytes + (cold->range != NULL ? cold->bytes : 0);
+    cost = cost_a_byte * (double)bytes;
+    if (cost_a_byte == 0)
+        cost = MAPPING + bus_ns((double)bytes);
+    else if (cost < MAPPED)
+        cost = MAPPED;
+    return gain > 2 * cost;
 }
 
 static bool choose_any(struct gs_exchange_chunk *hot, struct gs_exchange_chunk *cold)
@@ -283,13 +254,6 @@ static bool choose_any(struct gs_exchange_chunk *hot, struct gs_exchange_chunk *
 }
 
 /* --- changing places --- */
-
-static void learn_cost(uint64_t from, uint64_t bytes)
-{
-    const double each = (double)(gs_now() - from) / (double)bytes;
-
-    self.cost = self.cost == 0 ? each : (3 * self.cost + each) / 4;
-}
 
 /* In a context of the device. False: the driver or the host refused something. */
 static bool exchange_chunks(const struct gs_exchange_chunk *hot,
@@ -311,12 +275,14 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
         bytes += done ? hot->bytes : 0;
     }
     gs_context_pop();
-    if (self.undoes)
-        note_undone();
+    if (self.undoes) /* the two have changed places back, or could not */
+        trial.pairs -= trial.pairs > 0;
     else if (came)
         note_exchange(hot, cold);
     if (bytes != 0) {
-        learn_cost(from, bytes);
+        const double each = (double)(gs_now() - from) / (double)bytes;
+
+        cost_a_byte = cost_a_byte == 0 ? each : (3 * cost_a_byte + each) / 4;
         atomic_fetch_add_explicit(&gs_counts.exchanged, bytes, memory_order_relaxed);
     }
     return done;
@@ -324,17 +290,13 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
 
 /* --- when --- */
 
-/* ns for each byte that was used; 0: not known. */
-static double pace_of_window(uint64_t now)
-{
-    const uint64_t without = self.window_from + self.idle_ns;
-
-    return now <= without ? 0 : (double)(now - without) / (double)self.noted;
-}
-
 /* A window has ended. Its uses count twice as much as those of the window before. */
 static void close_window(uint64_t now)
 {
+    const uint64_t without = self.window_from + self.idle_ns;
+    /* ns for each byte that was used; 0: not known */
+    const double pace = now <= without ? 0 : (double)(now - without) / (double)self.noted;
+
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_each_device (device)
         for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
@@ -344,25 +306,17 @@ static void close_window(uint64_t now)
             }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_uses_age();
-    end_trial_window(pace_of_window(now));
+    trial.rest.windows -= trial.rest.windows > 0;
+    trial.waits = trial.open && pace == 0;
+    trial.pace = pace != 0 ? pace : trial.pace;
+    if (trial.open && pace != 0)
+        judge_trial(pace);
     self.idle_ns = 0;
     self.most = (now - self.window_from) / 2;
     self.window_from = now;
     self.noted = 0;
     self.complete_at = 0;
     gs_uses_anchor(true);
-}
-
-static uint64_t all_memory(void)
-{
-    uint64_t bytes = 0;
-
-    gs_each_device (device) {
-        const struct gs_accounts accounts = gs_memory_accounts(device);
-
-        bytes += accounts.demand + accounts.over;
-    }
-    return bytes;
 }
 
 /* Of what was used in the windows before, most is used in this one, too. */
@@ -383,23 +337,15 @@ static bool has_come_round(void)
     return known - used <= known / UNUSED;
 }
 
-/* Notes what was used since the last look, and whether the program was idle. */
-static void note_look(uint64_t since)
-{
-    const uint64_t used = gs_uses_take();
-    bool busy;
-    const uint64_t activity = gs_gate_activity(&busy);
-
-    if (used == 0 && !busy && activity == self.activity)
-        self.idle_ns += since;
-    self.activity = activity;
-    self.noted += used;
-}
-
 static bool window_is_over(void)
 {
-    const uint64_t all = all_memory();
+    uint64_t all = 0;
 
+    gs_each_device (device) {
+        const struct gs_accounts accounts = gs_memory_accounts(device);
+
+        all += accounts.demand + accounts.over;
+    }
     if (self.noted >= WINDOW_MOST * all)
         return true;
     if (self.complete_at != 0) /* the memory may have been freed, and never come back */
@@ -421,19 +367,11 @@ static void end_exchanges(void)
     gs_exchange_end();
 }
 
-static void runs_again(uint64_t now)
-{
-    if (self.not_run_since == 0)
-        return;
-    if (self.window_from != 0)
-        self.idle_ns += now - self.not_run_since;
-    self.looked_at = now;
-    self.not_run_since = 0;
-}
-
 uint64_t gs_placement_look(uint64_t now, bool may_run)
 {
     struct gs_exchange_chunk hot, cold;
+    uint64_t used, activity;
+    bool busy;
 
     if (gs_runtime.config.placed_once ||
         !atomic_load_explicit(&gs_uses_noted, memory_order_relaxed))
@@ -444,7 +382,12 @@ uint64_t gs_placement_look(uint64_t now, bool may_run)
             self.not_run_since = now;
         return gs_exchange_is_adrift() ? MEND_NS : UINT64_MAX;
     }
-    runs_again(now);
+    if (self.not_run_since != 0) {
+        if (self.window_from != 0)
+            self.idle_ns += now - self.not_run_since;
+        self.looked_at = now;
+        self.not_run_since = 0;
+    }
     if (gs_exchange_is_adrift())
         return MEND_NS;
     if (self.pending) /* the next window begins after the effects of this one */
@@ -452,7 +395,12 @@ uint64_t gs_placement_look(uint64_t now, bool may_run)
     if (now - self.looked_at < LOOK_NS)
         return LOOK_NS - (now - self.looked_at);
     gs_graph_uses_note();
-    note_look(self.window_from == 0 ? 0 : now - self.looked_at);
+    used = gs_uses_take();
+    activity = gs_gate_activity(&busy);
+    if (used == 0 && !busy && activity == self.activity && self.window_from != 0)
+        self.idle_ns += now - self.looked_at;
+    self.activity = activity;
+    self.noted += used;
     self.looked_at = now;
     if (self.window_from == 0)
         self.window_from = now;
@@ -488,10 +436,6 @@ bool gs_placement_step(bool may_exchange)
 
 void gs_placement_after_fork(void)
 {
-    gs_exchange_after_fork();
-    self.pending = false;
-    self.looked_at = self.window_from = self.noted = self.most = self.began = 0;
-    self.complete_at = 0;
-    self.idle_ns = self.not_run_since = 0;
+    memset(&self, 0, sizeof self);
     memset(&trial, 0, sizeof trial);
 }

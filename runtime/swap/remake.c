@@ -48,7 +48,7 @@ static CUresult exchange_chunk(struct gs_range *range, uint32_t index,
     return CUDA_SUCCESS;
 }
 
-static CUresult replace_chunk(struct gs_range *range, uint32_t chunk)
+static CUresult remake_chunk(struct gs_range *range, uint32_t chunk)
 {
     const CUmemAllocationProp wanted = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -56,38 +56,20 @@ static CUresult replace_chunk(struct gs_range *range, uint32_t chunk)
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = range->device->ordinal}};
     CUmemGenericAllocationHandle fresh;
     uint64_t ns;
-    CUresult result =
-        gs_driver.cuMemCreate(&fresh, gs_range_chunk_bytes(range, chunk), &wanted, 0);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = gs_vmm_copy(range, chunk, fresh, &ns);
-    if (result == CUDA_SUCCESS)
-        result = exchange_chunk(range, chunk, fresh);
-    if (result != CUDA_SUCCESS)
-        gs_vmm_release(fresh);
-    return result;
-}
-
-/* The same, in a context. */
-static CUresult remake_chunk(struct gs_range *range, uint32_t chunk)
-{
-    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    CUresult result;
 
     if (!gs_context_enter(range->device))
-        return result;
-    result = replace_chunk(range, chunk);
+        return CUDA_ERROR_INVALID_CONTEXT;
+    result = gs_driver.cuMemCreate(&fresh, gs_range_chunk_bytes(range, chunk), &wanted, 0);
+    if (result == CUDA_SUCCESS) {
+        result = gs_vmm_copy(range, chunk, fresh, &ns);
+        if (result == CUDA_SUCCESS)
+            result = exchange_chunk(range, chunk, fresh);
+        if (result != CUDA_SUCCESS)
+            gs_vmm_release(fresh);
+    }
     gs_context_pop();
     return result;
-}
-
-/* Moves chunks out. They come back later without help from here. */
-static void make_room(struct gs_range *range, uint64_t bytes)
-{
-    for (unsigned i = 0; i < ROOM_STEPS; i++)
-        if (gs_swap_out(range->device, bytes) != GS_SWAP_MOVED)
-            break;
-    gs_swap_settle();
 }
 
 CUresult gs_remake_next(struct gs_range *range)
@@ -101,7 +83,11 @@ CUresult gs_remake_next(struct gs_range *range)
         return CUDA_SUCCESS;
     result = remake_chunk(range, chunk);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        make_room(range, gs_range_chunk_bytes(range, chunk));
+        /* chunks leave to make room; they come back later without help from here */
+        for (unsigned i = 0; i < ROOM_STEPS; i++)
+            if (gs_swap_out(range->device, gs_range_chunk_bytes(range, chunk)) != GS_SWAP_MOVED)
+                break;
+        gs_swap_settle();
         /* now, before other chunks come in; if this chunk itself has left, it comes back as it
          * should be */
         if (range->chunks[chunk].state == GS_CHUNK_RESIDENT)

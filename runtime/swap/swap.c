@@ -146,14 +146,6 @@ static void drop_copies(struct gs_device *device, uint64_t bytes, bool changing)
     } while (count == DROPPED);
 }
 
-/* The host, or the spill file, has no room for the chunk: it stays, and so do the chunks that
- * were chosen after it. */
-static bool has_no_place(const struct gs_job *job, CUresult result)
-{
-    return result == CUDA_ERROR_OUT_OF_MEMORY &&
-           (job->chunk->host == NULL || job->chunk->host->memory == NULL);
-}
-
 static void keep_from(struct gs_mover *mover, unsigned first)
 {
     gs_mover_end_hashing(mover); /* their hashing may still run */
@@ -196,7 +188,10 @@ static CUresult queue_out(struct gs_mover *mover, bool *kept)
         result = gs_job_copy_out(job, mover->copies);
     if (result == CUDA_SUCCESS && job->copied != 0)
         result = gs_mover_mark(&job->done, mover->copies);
-    *kept = has_no_place(job, result);
+    /* the host, or the spill file, has no room for the chunk: it stays, and so do the chunks that
+     * were chosen after it */
+    *kept = result == CUDA_ERROR_OUT_OF_MEMORY &&
+            (job->chunk->host == NULL || job->chunk->host->memory == NULL);
     if (*kept)
         keep_from(mover, mover->queued - 1);
     else if (result != CUDA_SUCCESS)
@@ -225,26 +220,20 @@ static CUresult retire_out(struct gs_mover *mover)
 
 /* --- in --- */
 
-/* Gives the chunk memory: memory that another program handed over, which may be looked at, or new
- * memory. The bytes in hand and those under way are together at most `room`. */
-static CUresult place_chunk(struct gs_mover *mover, struct gs_job *job, uint64_t room,
-                            bool looks)
+/* Gives the newest job's chunk memory: memory that another program handed over, which may be looked
+ * at, or new memory. The bytes in hand and those under way are together at most `room`. */
+static CUresult begin_in(struct gs_mover *mover, uint64_t room, bool looks)
 {
+    struct gs_job *job = gs_mover_job(mover, mover->count - 1);
+    CUresult result;
+
     if (job->chunk->state == GS_CHUNK_HOST && gs_handover_place(job->range, job->index)) {
         if (looks)
             begin_hashing(mover, job);
         return CUDA_SUCCESS;
     }
     gs_handover_shrink(mover->device, room - mover->bytes);
-    return gs_backend_of(job->range)->place(job->range, job->index);
-}
-
-/* Makes memory for the newest job. */
-static CUresult begin_in(struct gs_mover *mover, uint64_t room, bool looks)
-{
-    struct gs_job *job = gs_mover_job(mover, mover->count - 1);
-    const CUresult result = place_chunk(mover, job, room, looks);
-
+    result = gs_backend_of(job->range)->place(job->range, job->index);
     if (result != CUDA_SUCCESS) { /* nothing of it is under way: this job alone is taken back */
         gs_mover_settle(job, job->chunk->state);
         mover->bytes -= job->bytes;
@@ -289,14 +278,6 @@ static CUresult retire_in(struct gs_mover *mover)
     return CUDA_SUCCESS;
 }
 
-static bool is_hungry(const struct gs_mover *mover)
-{
-    GS_HOLD_MEMORY;
-
-    return mover->device->accounts.missing > mover->bytes && mover->bytes < QUEUE_BYTES &&
-           mover->count < GS_MOVER_RING;
-}
-
 /* Waits for the oldest copy. False: news came meanwhile, perhaps of more room; chunks that can
  * be mapped now should not wait. */
 static bool await_in(struct gs_mover *mover, int news)
@@ -305,7 +286,9 @@ static bool await_in(struct gs_mover *mover, int news)
     const struct timespec pause = {0, NEWS_PAUSE_NS};
     struct pollfd polled = {news, POLLIN, 0};
 
-    if (!is_hungry(mover) || mover->heard == NEWS_MOST)
+    if (GS_WITH_MEMORY(mover->device->accounts.missing) <= mover->bytes ||
+        mover->bytes >= QUEUE_BYTES || mover->count == GS_MOVER_RING ||
+        mover->heard == NEWS_MOST)
         return true;
     while (gs_driver.cuEventQuery(job->done) == CUDA_ERROR_NOT_READY)
         if (ppoll(&polled, 1, &pause, NULL) > 0) {

@@ -16,11 +16,6 @@ static unsigned blocks_of(uint64_t bytes)
     return (unsigned)((bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES);
 }
 
-static unsigned block_count(const struct gs_job *job)
-{
-    return blocks_of(job->bytes);
-}
-
 static uint64_t block_from(const struct gs_job *job, unsigned block)
 {
     const uint64_t from = block * GS_BLOCK_BYTES;
@@ -51,7 +46,7 @@ static CUresult through_file(const struct gs_job *job, uint64_t from, uint64_t b
             bytes - at < GS_HOST_FILE_PIECE ? bytes - at : GS_HOST_FILE_PIECE;
         const uint64_t offset = host->offset + from + at;
         const CUdeviceptr address = job->address + from + at;
-        int error = out ? 0 : gs_host_file_read(offset, buffer, piece);
+        int error = out ? 0 : gs_host_file_move(offset, buffer, piece, false);
         CUresult result = CUDA_SUCCESS;
 
         if (error == 0)
@@ -62,7 +57,7 @@ static CUresult through_file(const struct gs_job *job, uint64_t from, uint64_t b
         if (result != CUDA_SUCCESS)
             return result;
         if (error == 0 && out)
-            error = gs_host_file_write(offset, buffer, piece);
+            error = gs_host_file_move(offset, buffer, piece, true);
         if (error != 0) {
             gs_log("the spill file: %s", strerror(-error));
             return CUDA_ERROR_OUT_OF_MEMORY; /* an error of the spill file: tried again later */
@@ -173,7 +168,7 @@ unsigned gs_chunk_equal_blocks(const struct gs_chunk *chunk, uint64_t bytes,
 static CUresult by_runs(struct gs_job *job, bool out, CUstream stream)
 {
     enum need (*const need_of)(const struct gs_job *, unsigned) = out ? need_out : need_in;
-    const unsigned count = block_count(job);
+    const unsigned count = blocks_of(job->bytes);
     CUresult result = CUDA_SUCCESS;
 
     for (unsigned first = 0, end; first < count && result == CUDA_SUCCESS; first = end) {
@@ -195,22 +190,12 @@ static CUresult by_runs(struct gs_job *job, bool out, CUstream stream)
     return result;
 }
 
-/* blocks that are not what the host has */
-static unsigned changed_blocks(const struct gs_job *job)
-{
-    unsigned changed = 0;
-
-    for (unsigned block = 0; block < block_count(job); block++)
-        changed += need_out(job, block) == COPY;
-    return changed;
-}
-
 CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
 {
-    const unsigned count = block_count(job);
+    const unsigned count = blocks_of(job->bytes);
     const struct gs_backend *backend = gs_backend_of(job->range);
     struct gs_host_block *host = job->chunk->host;
-    unsigned changed;
+    unsigned changed = 0;
 
     job->copied = 0;
     job->saved = (struct gs_wire_saved){0};
@@ -227,7 +212,8 @@ CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
         return CUDA_SUCCESS;
     }
     job->compares = job->hashes != NULL && host != NULL && host->known;
-    changed = changed_blocks(job);
+    for (unsigned block = 0; block < count; block++) /* that are not what the host has */
+        changed += need_out(job, block) == COPY;
     if (job->compares)
         job->chunk->changes = changed > count / 2;
     if (host != NULL && host->common && changed != 0) { /* nobody can write common memory */
@@ -259,8 +245,8 @@ void gs_job_copied_out(struct gs_job *job)
         return;
     }
     if (job->hashes != NULL)
-        memcpy(host->hashes, job->hashes, block_count(job) * sizeof host->hashes[0]);
-    for (unsigned i = 0; job->hashes != NULL && i < block_count(job); i++)
+        memcpy(host->hashes, job->hashes, blocks_of(job->bytes) * sizeof host->hashes[0]);
+    for (unsigned i = 0; job->hashes != NULL && i < blocks_of(job->bytes); i++)
         if (has_bit(job->skipped, i)) /* it comes back as zeros */
             memset(host->hashes[i], 0, sizeof host->hashes[i]);
     host->known = job->hashes != NULL;

@@ -18,15 +18,6 @@ static bool make_stream(CUstream *stream)
            gs_driver.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
 }
 
-static bool make_streams(struct gs_mover *mover)
-{
-    bool made = make_stream(&mover->copies);
-
-    for (unsigned i = 0; i < GS_HASH_STREAMS && made; i++)
-        made = make_stream(&mover->hashes[i]);
-    return made;
-}
-
 /* Returns the context that has something under way, or else any. */
 static struct gs_context *context_to_use(const struct gs_device *device)
 {
@@ -43,13 +34,17 @@ struct gs_mover *gs_mover_enter(struct gs_device *device)
 {
     struct gs_context *context = context_to_use(device);
     struct gs_mover *mover;
+    bool made;
 
     if (context == NULL || gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
         return NULL;
     if (context->mover == NULL)
         context->mover = calloc(1, sizeof *mover);
     mover = context->mover;
-    if (mover != NULL && make_streams(mover)) {
+    made = mover != NULL && make_stream(&mover->copies);
+    for (unsigned i = 0; i < GS_HASH_STREAMS && made; i++)
+        made = make_stream(&mover->hashes[i]);
+    if (made) {
         mover->device = device;
         mover->context = context;
         if (gs_kernels_ready(context) && mover->results == NULL)

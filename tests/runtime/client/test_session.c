@@ -152,7 +152,7 @@ unsigned gs_handover_expect(unsigned least)
     return 16;
 }
 
-void gs_handover_received(void)
+void gs_handover_end(void)
 {
     expecting = false;
 }

@@ -88,13 +88,13 @@ static void few_descriptors_are_left_to_the_program(void **state)
 
     (void)state;
     assert_int_equal(gs_handover_expect(0), GS_PACKET_FDS);
-    gs_handover_received();
+    gs_handover_end();
     stage_limit(80); /* ten places */
     assert_int_equal(gs_handover_expect(0), 10);
-    gs_handover_received();
+    gs_handover_end();
     assert_int_equal(stage_come(16, 100 * CHUNK), 10);
     assert_int_equal(gs_handover_expect(0), 0);
-    gs_handover_received();
+    gs_handover_end();
     assert_int_equal(stage.card.accounts.resident, 10 * CHUNK);
     atomic_store(&stage.card.target.flags, GS_TARGET_GIVE);
     stage_make(0);
@@ -103,7 +103,7 @@ static void few_descriptors_are_left_to_the_program(void **state)
     gs_handover_lost();
     stage_limit(64);
     assert_int_equal(gs_handover_expect(0), 0);
-    gs_handover_received();
+    gs_handover_end();
     assert_int_equal(stage_come(1, 100 * CHUNK), 0);
     assert_false(gs_handover_give(stage.range, 0));
     gs_vmm_release(stage.range->chunks[0].handle);
@@ -146,7 +146,7 @@ static void a_child_holds_none_and_no_fork_comes_between(void **state)
     stage_make(0);
     assert_false(gs_handover_give(stage.range, 0));
     assert_int_equal(gs_handover_expect(0), 0);
-    gs_handover_received();
+    gs_handover_end();
     gs_handover_after_fork();
     stage.fork_during_export = true;
     assert_true(gs_handover_give(stage.range, 0));

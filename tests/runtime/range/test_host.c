@@ -213,12 +213,12 @@ struct piece {
 static void fill_piece(const struct piece *piece, unsigned char *buffer)
 {
     memset(buffer, piece->value, piece->bytes);
-    assert_int_equal(gs_host_file_write(piece->offset, buffer, piece->bytes), 0);
+    assert_int_equal(gs_host_file_move(piece->offset, buffer, piece->bytes, true), 0);
 }
 
 static void check_piece(const struct piece *piece, unsigned char *buffer)
 {
-    assert_int_equal(gs_host_file_read(piece->offset, buffer, piece->bytes), 0);
+    assert_int_equal(gs_host_file_move(piece->offset, buffer, piece->bytes, false), 0);
     for (uint64_t i = 0; i < piece->bytes; i += 512)
         assert_int_equal(buffer[i], piece->value);
 }
@@ -271,11 +271,11 @@ static void the_programs_file_under_the_number_of_ours_is_left_alone(void **stat
     (void)state;
     assert_true(gs_host_file_get(2 * MIB, &offset));
     memset(buffer, 7, 2 * MIB);
-    assert_int_equal(gs_host_file_write(offset, buffer, 2 * MIB), 0);
+    assert_int_equal(gs_host_file_move(offset, buffer, 2 * MIB, true), 0);
     assert_int_equal(ftruncate(file, 4 * MIB), 0);
     assert_int_equal(dup2(file, number), number);
-    assert_true(gs_host_file_read(offset, buffer, 2 * MIB) < 0);
-    assert_true(gs_host_file_write(offset, buffer, 2 * MIB) < 0);
+    assert_true(gs_host_file_move(offset, buffer, 2 * MIB, false) < 0);
+    assert_true(gs_host_file_move(offset, buffer, 2 * MIB, true) < 0);
     assert_false(gs_host_file_get(2 * MIB, &other));
     gs_host_file_put(offset, 2 * MIB);
     assert_int_equal(lseek(number, 0, SEEK_END), 4 * MIB);
