@@ -102,21 +102,12 @@ static void call_free(struct grpc_call *call)
     free(call);
 }
 
-static int send_trailers(const struct grpc_call *call, nghttp2_session *session, int32_t stream)
-{
-    char number[16];
-
-    snprintf(number, sizeof number, "%d", (int)call->status);
-    const nghttp2_nv trailers[] = {NV("grpc-status", number), NV("grpc-message", call->text)};
-
-    return nghttp2_submit_trailer(session, stream, trailers, call->text[0] != '\0' ? 2 : 1);
-}
-
 static ssize_t read_out(nghttp2_session *session, int32_t stream, uint8_t *bytes, size_t size,
                         uint32_t *flags, nghttp2_data_source *source, void *context)
 {
     struct grpc_call *call = source->ptr;
     const size_t taken = grpc_buffer_take(&call->out, bytes, size);
+    char number[16];
 
     (void)context;
     if (grpc_buffer_left(&call->out) != 0)
@@ -125,9 +116,14 @@ static ssize_t read_out(nghttp2_session *session, int32_t stream, uint8_t *bytes
         *flags |= NGHTTP2_DATA_FLAG_EOF;
         return (ssize_t)taken;
     }
+    snprintf(number, sizeof number, "%d", (int)call->status);
     if (call->ended) {
+        const nghttp2_nv trailers[] = {NV("grpc-status", number),
+                                       NV("grpc-message", call->text)};
+        const size_t count = call->text[0] != '\0' ? 2 : 1;
+
         *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
-        return send_trailers(call, session, stream) == 0
+        return nghttp2_submit_trailer(session, stream, trailers, count) == 0
                    ? (ssize_t)taken
                    : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }

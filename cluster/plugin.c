@@ -529,43 +529,22 @@ static int serve_kubelet(struct plugin *plugin, struct gs_err *err)
     return code == 1 ? 0 : code;
 }
 
-static void plugin_init(struct plugin *plugin, const struct plugin_settings *set,
-                        struct cards *cards)
-{
-    *plugin = (struct plugin){.set = *set,
-                              .cards = *cards,
-                              .signals = -1,
-                              .folder = -1,
-                              .owned = -1,
-                              .news = -1,
-                              .listener = -1};
-    registration_init(&plugin->registration);
-    rival_init(&plugin->rival);
-    for (unsigned i = 0; i < PLUGIN_PEERS; i++)
-        plugin->peers[i].fd = -1;
-}
-
-static void say_what_mounts_lack(const struct plugin *plugin)
-{
-    if (plugin->set.answer != ALLOCATE_MOUNTS)
-        return;
-    if (edits_have(&plugin->cards, "hooks"))
-        lockd_log(LOCKD_LOG_WARNING,
-                  "the specification has hooks, which mounts cannot express: write it with "
-                  "gpusharectl cdi generate --nvidia none");
-    if (edits_have(&plugin->cards, "additionalGids"))
-        lockd_log(LOCKD_LOG_INFO, "pods that are not root need the socket's group in "
-                                  "securityContext.supplementalGroups");
-}
-
 int plugin_run(const struct plugin_settings *set, struct cards *cards, struct gs_err *err)
 {
     static struct plugin plugin; /* a single instance for each process */
     struct gs_err why = {0};
     int code;
 
-    plugin_init(&plugin, set, cards);
-    plugin.signals = open_signals();
+    plugin = (struct plugin){.set = *set,
+                             .cards = *cards,
+                             .signals = open_signals(),
+                             .folder = -1,
+                             .owned = -1,
+                             .listener = -1};
+    registration_init(&plugin.registration);
+    rival_init(&plugin.rival);
+    for (unsigned i = 0; i < PLUGIN_PEERS; i++)
+        plugin.peers[i].fd = -1;
     plugin.news = health_start(&plugin.cards, set->library, (unsigned)set->period_s, &why);
     if (plugin.signals < 0 || plugin.news < 0)
         return gs_err_set(err, -EMFILE, "no descriptors or threads are left");
@@ -575,7 +554,13 @@ int plugin_run(const struct plugin_settings *set, struct cards *cards, struct gs
     for (unsigned i = 0; i < plugin.cards.count; i++)
         lockd_log(LOCKD_LOG_INFO, "GPU %s: %u devices", plugin.cards.card[i].name,
                   plugin.cards.each);
-    say_what_mounts_lack(&plugin);
+    if (set->answer == ALLOCATE_MOUNTS && edits_have(&plugin.cards, "hooks"))
+        lockd_log(LOCKD_LOG_WARNING,
+                  "the specification has hooks, which mounts cannot express: write it with "
+                  "gpusharectl cdi generate --nvidia none");
+    if (set->answer == ALLOCATE_MOUNTS && edits_have(&plugin.cards, "additionalGids"))
+        lockd_log(LOCKD_LOG_INFO, "pods that are not root need the socket's group in "
+                                  "securityContext.supplementalGroups");
     code = serve_kubelet(&plugin, err);
     listen_close(&plugin);
     return code;

@@ -285,21 +285,28 @@ static void answer_message(struct grpc_call *call, const ProtobufCMessage *messa
     grpc_call_end(call, code == 0 ? GRPC_OK : GRPC_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-static void refuse_call(struct grpc_call *call, const char *method, int code, const char *why)
+/* The answer, or the refusal with the error's text. */
+static void finish_call(struct grpc_call *call, const char *method,
+                        const ProtobufCMessage *answer, int code, const struct gs_err *err)
 {
     const enum grpc_status status = code == -ENOENT   ? GRPC_NOT_FOUND
                                     : code == -EINVAL ? GRPC_INVALID_ARGUMENT
                                     : code == -EIO    ? GRPC_FAILED_PRECONDITION
                                                       : GRPC_RESOURCE_EXHAUSTED;
+    const char *why = err->code != 0 ? err->text : "out of memory";
 
+    if (code == 0) {
+        answer_message(call, answer);
+        return;
+    }
     lockd_log(LOCKD_LOG_WARNING, "%s refused: %s", method, why);
     grpc_call_end(call, status, why);
 }
 
-static void refuse_bytes(struct grpc_call *call, const char *method)
+static int refuse_bytes(struct gs_err *err)
 {
-    refuse_call(call, method, -EINVAL,
-                "the message is not what the device plugin API v1beta1 says");
+    return gs_err_set(err, -EINVAL,
+                      "the message is not what the device plugin API v1beta1 says");
 }
 
 /* --- the methods --- */
@@ -331,18 +338,12 @@ static void run_allocate(void *context, struct grpc_call *call, const uint8_t *m
     V1beta1__AllocateResponse response = V1BETA1__ALLOCATE_RESPONSE__INIT;
     struct pool pool = {0};
     struct gs_err err = {0};
-    int code;
+    const int code = request == NULL ? refuse_bytes(&err)
+                                     : allocate_fill(&plugin->cards,
+                                                     (enum allocate_answer)plugin->set.answer,
+                                                     request, &pool, &response, &err);
 
-    if (request == NULL) {
-        refuse_bytes(call, "Allocate");
-        return;
-    }
-    code = allocate_fill(&plugin->cards, (enum allocate_answer)plugin->set.answer, request,
-                         &pool, &response, &err);
-    if (code == 0)
-        answer_message(call, &response.base);
-    else
-        refuse_call(call, "Allocate", code, err.code != 0 ? err.text : "out of memory");
+    finish_call(call, "Allocate", &response.base, code, &err);
     pool_deinit(&pool);
     v1beta1__allocate_request__free_unpacked(request, NULL);
 }
@@ -376,16 +377,12 @@ static void run_preferred(void *context, struct grpc_call *call, const uint8_t *
     int code;
 
     if (request == NULL) {
-        refuse_bytes(call, "GetPreferredAllocation");
-        return;
+        code = refuse_bytes(&err);
+    } else {
+        ask_load(plugin, &load);
+        code = allocate_prefer(&plugin->cards, &load, request, &pool, &response, &err);
     }
-    ask_load(plugin, &load);
-    code = allocate_prefer(&plugin->cards, &load, request, &pool, &response, &err);
-    if (code == 0)
-        answer_message(call, &response.base);
-    else
-        refuse_call(call, "GetPreferredAllocation", code,
-                    err.code != 0 ? err.text : "out of memory");
+    finish_call(call, "GetPreferredAllocation", &response.base, code, &err);
     pool_deinit(&pool);
     v1beta1__preferred_request__free_unpacked(request, NULL);
 }

@@ -310,15 +310,6 @@ static int gs_step_begin(spank_t spank, const struct gs_share_option *option,
     return set_environment(spank, option, step, err);
 }
 
-/* Whether Slurm gave the step shards of a GPU. */
-static bool gs_step_has_shards(spank_t spank)
-{
-    char count[16];
-
-    return strtol(read_variable(spank, "SLURM_SHARDS_ON_NODE", count, sizeof count), NULL, 10) >
-           0;
-}
-
 /* --- the door --- */
 
 /* In a task, before it gives up root: mounts the door in a namespace of its own. 0 or
@@ -429,11 +420,15 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
     struct gs_err err = {0};
+    char count[16];
 
     (void)argc, (void)argv;
     if (spank_remote(spank) != 1)
         return 0;
-    plugin.shares = plugin.given || (plugin.config.shards && gs_step_has_shards(spank));
+    plugin.shares = plugin.given ||
+                    (plugin.config.shards &&
+                     strtol(read_variable(spank, "SLURM_SHARDS_ON_NODE", count, sizeof count),
+                            NULL, 10) > 0);
     if (!plugin.shares)
         return 0;
     return gs_step_begin(spank, &plugin.option, &plugin.step, &err) == 0 ? 0
