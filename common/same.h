@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * same.h: whether two names are names of one file; the name of this program's file, and of its
- * Python environment.
+ * same.h: whether two names are names of one file, or one is a program's; the name of this program's
+ * file, and of its Python environment.
  */
 #pragma once
 
@@ -24,6 +24,14 @@ static inline bool gs_same_file(const char *a, const char *b)
     struct stat x, y;
 
     return stat(a, &x) == 0 && stat(b, &y) == 0 && gs_same_inode(&x, &y);
+}
+
+/* A file that this user may execute. */
+static inline bool gs_is_program(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
 /* Cuts the last parts off a path. False: it has fewer. */

@@ -91,13 +91,6 @@ static bool is_ourselves(const char *path)
     return gs_same_file("/proc/self/exe", path);
 }
 
-static bool is_program(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
-}
-
 /* Finds the path of a name as exec would, except for this program itself. */
 static bool search_path(const char *name, char *found)
 {
@@ -110,7 +103,7 @@ static bool search_path(const char *name, char *found)
 
         if (snprintf(found, PATH_MAX, "%.*s/%s", length != 0 ? (int)length : 1,
                      length != 0 ? path : ".", name) < PATH_MAX &&
-            is_program(found) && !is_ourselves(found))
+            gs_is_program(found) && !is_ourselves(found))
             return true;
         if (path[length] == '\0')
             return false;
@@ -127,7 +120,7 @@ static bool search_toolkit(char *found)
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         if (folders[i] != NULL &&
             snprintf(found, PATH_MAX, "%s/bin/nvcc", folders[i]) < PATH_MAX &&
-            is_program(found) && !is_ourselves(found))
+            gs_is_program(found) && !is_ourselves(found))
             return true;
     }
     return false;
@@ -148,7 +141,7 @@ static int resolve_command(enum gs_compiler compiler, bool by_default, struct gs
                               command->item[i], compilers[compiler].variable,
                               compilers[compiler].what);
     if (strchr(name, '/') != NULL)
-        return is_program(name)
+        return gs_is_program(name)
                    ? 0
                    : gs_err_set(err, -ENOENT, "%s is not an executable program; set %s to a %s",
                                 name, compilers[compiler].variable, compilers[compiler].what);
@@ -179,7 +172,7 @@ static int gs_locate_compiler(enum gs_compiler compiler, const char *asked,
     /* a path with a blank in it is taken as a whole if there is such a file */
     if (by_default)
         r = gs_args_push(command, "%s", compilers[compiler].program);
-    else if (strchr(text, '/') != NULL && is_program(text))
+    else if (strchr(text, '/') != NULL && gs_is_program(text))
         r = gs_args_push(command, "%s", text);
     else
         r = gs_args_split(command, text);

@@ -7,6 +7,7 @@
  * there. Its messages go to a file in memory, not to the program's stderr.
  */
 #include "runtime/client/start.h"
+#include "common/same.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -21,16 +22,8 @@
 
 #define START_PAUSE_NS 200000
 #define START_NS       10000000000ull /* by then it is in the background, or has given up */
-#define TEMPORARY      75             /* exit status (EX_TEMPFAIL): trying again may help */
-
-static bool is_program(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
-}
-
-/* Finds gpushare-lockd: where the user says, beside this library (installed or in the build
+#define TEMPORARY                                                                              \
+    75 /* Finds gpushare-lockd: where the user says, beside this library (installed or in the build
  * tree), or where it was configured to be installed. */
 static bool find_daemon(char *path, size_t size)
 {
@@ -41,15 +34,15 @@ static bool find_daemon(char *path, size_t size)
     const char *slash;
 
     if (named != NULL && *named != '\0')
-        return snprintf(path, size, "%s", named) < (int)size && is_program(path);
+        return snprintf(path, size, "%s", named) < (int)size && gs_is_program(path);
     if (dladdr(__extension__(void *) find_daemon, &info) != 0 &&
         (slash = strrchr(info.dli_fname, '/')) != NULL)
         for (unsigned i = 0; i < sizeof beside / sizeof beside[0]; i++)
             if (snprintf(path, size, "%.*s/%sgpushare-lockd", (int)(slash - info.dli_fname),
                          info.dli_fname, beside[i]) < (int)size &&
-                is_program(path))
+                gs_is_program(path))
                 return true;
-    return snprintf(path, size, "%s", GS_LOCKD_PATH) < (int)size && is_program(path);
+    return snprintf(path, size, "%s", GS_LOCKD_PATH) < (int)size && gs_is_program(path);
 }
 
 struct start {
