@@ -7,6 +7,7 @@
  * so each is checked once more before it is closed.
  */
 #include "common/place.h"
+#include "common/fd.h"
 #include "common/same.h"
 
 #include <errno.h>
@@ -60,13 +61,9 @@ static int split_path(const char *path, char *folder, size_t size, const char **
 static bool is_overflow(uid_t uid)
 {
     char text[16] = "";
-    const int fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
-    ssize_t got = -1;
+    GS_CLOSE_FD int fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
+    const ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
 
-    if (fd >= 0) {
-        got = read(fd, text, sizeof text - 1);
-        close(fd);
-    }
     return uid == (got > 0 ? (uid_t)strtoul(text, NULL, 10) : OVERFLOW_UID);
 }
 

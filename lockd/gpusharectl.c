@@ -25,8 +25,7 @@ static void offer_programs(struct ctl *ctl, const struct gs_complete *place)
     ctl->patience_s = PATIENCE_S;
     if (ctl_ask_status(ctl, &answer) != 0)
         return;
-    for (size_t i = 0; i < answer.client_count; i++) {
-        const struct gs_wire_client *client = &answer.clients[i];
+    gs_each (client, answer.clients, answer.client_count) {
         char pid[16], help[128], user[64];
 
         snprintf(pid, sizeof pid, "%d", client->pid);

@@ -391,9 +391,7 @@ static enum elf_exit show_list(const struct elf_registry *registry,
                                         [ELF_UNDO_HIDDEN] = "hidden"};
     struct found found;
 
-    for (size_t i = 0; i < registry->count; i++) {
-        const struct elf_listed *entry = &registry->entries[i];
-
+    gs_each (entry, registry->entries, registry->count) {
         if (options->quiet) {
             print_name(entry->path);
             continue;
@@ -487,8 +485,7 @@ static enum elf_exit repatch_list(const struct elf_registry *registry,
     const char *last = "";
     enum elf_exit result = ELF_EXIT_DONE;
 
-    for (size_t i = 0; i < registry->count; i++) {
-        const struct elf_listed *entry = &registry->entries[i];
+    gs_each (entry, registry->entries, registry->count) {
         struct found found;
 
         look_at(entry, &found);

@@ -27,20 +27,8 @@ static void print_names(const char *prefix)
         printf("%s%s\n", prefix, wrapped[i]);
 }
 
-/* Prints one exported name: a driver's function with its wrapper, or one of ours, for which a
+/* Prints the exported names: a driver's function with its wrapper, or one of ours, for which a
  * stub has nothing to call. dlsym and dlvsym are written by hand. */
-static void print_stub(const char *name)
-{
-    bool door = false;
-
-    if (strncmp(name, "__wrap_", 7) == 0)
-        return; /* printed with its plain name */
-    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++)
-        door = door || strcmp(name, doors[i]) == 0;
-    if (!door)
-        printf("%s(%s)\n", strncmp(name, "cu", 2) == 0 ? "GS_STUB" : "GS_STUB_OURS", name);
-}
-
 static void print_stubs(void)
 {
     static const char between[] = " \t\n{};:";
@@ -48,10 +36,16 @@ static void print_stubs(void)
 
     while (fgets(line, sizeof line, stdin) != NULL)
         for (char *word = strtok(line, between); word != NULL; word = strtok(NULL, between)) {
+            /* those of wrappers are printed with their plain names */
+            bool shown = strcmp(word, "global") != 0 && strncmp(word, "__wrap_", 7) != 0;
+
             if (strcmp(word, "local") == 0)
                 return;
-            if (strcmp(word, "global") != 0)
-                print_stub(word);
+            for (size_t i = 0; i < sizeof doors / sizeof *doors; i++)
+                shown = shown && strcmp(word, doors[i]) != 0;
+            if (shown)
+                printf("%s(%s)\n", strncmp(word, "cu", 2) == 0 ? "GS_STUB" : "GS_STUB_OURS",
+                       word);
         }
 }
 

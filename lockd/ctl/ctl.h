@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "common/each.h"
 #include "common/pods.h"
 #include "common/options.h"
 #include "lockd/base/clock.h"

@@ -160,8 +160,7 @@ static void look_below(struct ctl *ctl, const struct ctl_act *act)
 
     if (ctl_ask_status(ctl, &answer) != 0)
         return;
-    for (size_t i = 0; i < answer.client_count; i++) {
-        const struct gs_wire_client *client = &answer.clients[i];
+    gs_each (client, answer.clients, answer.client_count) {
         const uint64_t has = client->demand + client->pinned;
 
         if (client->pid == act->pid && has > act->value)
@@ -303,8 +302,7 @@ static enum ctl_exit print_settings(const struct ctl_answer *answer, const char 
     json_t *array = json ? json_array() : NULL;
     int code = 0;
 
-    for (size_t i = 0; i < answer->setting_count; i++) {
-        const struct gs_wire_setting *setting = &answer->settings[i];
+    gs_each (setting, answer->settings, answer->setting_count) {
         char value[VALUE_SIZE];
 
         if (name != NULL && strcmp(name, setting->name) != 0)

@@ -80,9 +80,7 @@ void ctl_program_notes(const struct ctl_answer *answer, size_t index, char *buff
     if (client->limit != UINT64_MAX)
         add_remark(buffer, size, "limit %s",
                    gs_size_format(client->limit, limit, sizeof limit));
-    for (size_t i = 0; i < answer->remark_count; i++) {
-        const struct gs_wire_remark *remark = &answer->remarks[i];
-
+    gs_each (remark, answer->remarks, answer->remark_count) {
         if (remark->pid == client->pid && remark->ended == 0)
             add_remark(buffer, size, "%s", ctl_note_kind(remark->kind));
     }
@@ -382,9 +380,7 @@ static void print_text(const struct ctl_answer *answer)
     ctl_table_clear(&shown.table);
     if (answer->remark_count != 0)
         puts("\nnotes");
-    for (size_t i = 0; i < answer->remark_count; i++) {
-        const struct gs_wire_remark *remark = &answer->remarks[i];
-
+    gs_each (remark, answer->remarks, answer->remark_count) {
         printf("  %s (process %d%s), %s ago: %s\n", remark->name, remark->pid,
                remark->ended != 0 ? ", ended" : "",
                ctl_duration(remark->age_ns, text, sizeof text), remark->text);

@@ -292,20 +292,6 @@ static bool lockd_guard_order(int guard, const struct lockd_guard_order *order, 
            (ssize_t)sizeof *order;
 }
 
-/* Advice for a guard that sent UNABLE: why the guards of this daemon may not checkpoint,
- * and how to enable them. "": nothing is known to help. */
-static const char *lockd_guard_advice(void)
-{
-    const int fd = call_service();
-
-    if (fd >= 0) {
-        close(fd);
-        return "";
-    }
-    return "; this daemon may not checkpoint programs itself: `systemctl enable --now "
-           "gpushare-guard.socket` allows it (gpushare-lockd(8), MOVES)";
-}
-
 /* Before the second replacement of a killed guard; twice as long before each further
  * replacement, up to the fifth. */
 #define RETRY_NS     1000000000u
@@ -460,15 +446,22 @@ static void take_held(struct lockd_move *move, const char *text, bool away)
 
 static void take_refusal(struct lockd_move *move, char word, const char *text)
 {
+    const int fd = word == LOCKD_GUARD_UNABLE ? call_service() : -1;
     char why[2 * LOCKD_GUARD_TEXT];
 
-    if (word == LOCKD_GUARD_UNABLE) {
-        snprintf(why, sizeof why, "%s%s", text, lockd_guard_advice());
-        lockd_move_end_without(move, LOCKD_MOVE_NOBODY, why);
-    } else {
-        lockd_move_end_without(
-            move, word == LOCKD_GUARD_CANNOT ? LOCKD_MOVE_NOT_THERE : LOCKD_MOVE_NOT_IT, text);
-    }
+    /* why the guards of this daemon may not checkpoint, and how to enable them */
+    snprintf(why, sizeof why, "%s%s", text,
+             word == LOCKD_GUARD_UNABLE && fd < 0
+                 ? "; this daemon may not checkpoint programs itself: `systemctl enable --now "
+                   "gpushare-guard.socket` allows it (gpushare-lockd(8), MOVES)"
+                 : "");
+    if (fd >= 0)
+        close(fd);
+    lockd_move_end_without(move,
+                           word == LOCKD_GUARD_UNABLE   ? LOCKD_MOVE_NOBODY
+                           : word == LOCKD_GUARD_CANNOT ? LOCKD_MOVE_NOT_THERE
+                                                        : LOCKD_MOVE_NOT_IT,
+                           why);
 }
 
 /* The other device is full. What can leave it does, as for any program that needs room; the

@@ -138,8 +138,7 @@ bool elf_dynamic_stays_first(const char *needed)
  * beside it. */
 static int check_names(const struct elf_image *image, struct gs_err *err)
 {
-    for (size_t i = 0; i < image->dynamic.count; i++) {
-        const Elf64_Dyn *entry = &image->dynamic.entries[i];
+    gs_each (entry, image->dynamic.entries, image->dynamic.count) {
         const char *name;
 
         if (!elf_dynamic_is_name(entry->d_tag))
@@ -299,19 +298,6 @@ static int measure_relocations(struct elf_image *image, int64_t table_tag, int64
     return 0;
 }
 
-static void measure_section(struct elf_image *image)
-{
-    uint64_t address = tag_value(image, DT_SYMTAB);
-
-    for (size_t i = 1; i < image->section_count; i++) {
-        const Elf64_Shdr *s = &image->sections[i];
-
-        if (s->sh_type == SHT_DYNSYM && s->sh_addr == address &&
-            s->sh_size / sizeof(Elf64_Sym) > image->tables.symbol_count)
-            image->tables.symbol_count = (size_t)(s->sh_size / sizeof(Elf64_Sym));
-    }
-}
-
 static int measure_symbols(struct elf_image *image, struct gs_err *err)
 {
     int ret = measure_hash(image, err);
@@ -324,7 +310,13 @@ static int measure_symbols(struct elf_image *image, struct gs_err *err)
         ret = ret ?: measure_relocations(image, DT_JMPREL, DT_PLTRELSZ, err);
     if (ret != 0)
         return ret;
-    measure_section(image);
+    for (size_t i = 1; i < image->section_count; i++) {
+        const Elf64_Shdr *s = &image->sections[i];
+
+        if (s->sh_type == SHT_DYNSYM && s->sh_addr == tag_value(image, DT_SYMTAB) &&
+            s->sh_size / sizeof(Elf64_Sym) > image->tables.symbol_count)
+            image->tables.symbol_count = (size_t)(s->sh_size / sizeof(Elf64_Sym));
+    }
     ret = find_table(image, DT_SYMTAB, image->tables.symbol_count * sizeof(Elf64_Sym),
                      &image->tables.symbols, "DT_SYMTAB", err);
     return ret

@@ -16,8 +16,7 @@
 void elf_changes_apply(const struct elf_change *changes, size_t count, uint64_t offset,
                        uint8_t *buffer, size_t length)
 {
-    for (size_t i = 0; i < count; i++) {
-        const struct elf_change *change = &changes[i];
+    gs_each (change, changes, count) {
         uint64_t from = change->offset > offset ? change->offset : offset;
         uint64_t end = change->offset + change->length;
 
@@ -109,9 +108,7 @@ void elf_image_deinit(struct elf_image *image)
 int elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t size,
                      uint64_t *offset)
 {
-    for (size_t i = 0; i < image->header.e_phnum; i++) {
-        const Elf64_Phdr *p = &image->segments[i];
-
+    gs_each (p, image->segments, image->header.e_phnum) {
         if (p->p_type == PT_LOAD && address >= p->p_vaddr &&
             address - p->p_vaddr <= p->p_filesz &&
             size <= p->p_filesz - (address - p->p_vaddr)) {

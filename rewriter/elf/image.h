@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "common/each.h"
 #include "common/err.h"
 
 #include <elf.h>

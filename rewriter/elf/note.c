@@ -59,9 +59,7 @@ static int decode_copies(struct elf_note *note, const struct elf_source *source)
 {
     if (note->head.copies > ELF_COPIES_MAX)
         return lose_note(source, "damaged (copies)", &note->lost);
-    for (uint32_t i = 0; i < note->head.copies; i++) {
-        const struct elf_undo_copy *copy = &note->copies[i];
-
+    gs_each (copy, note->copies, note->head.copies) {
         if (copy->at > note->segment.p_filesz ||
             copy->length > note->segment.p_filesz - copy->at ||
             copy->offset > note->head.image_end ||
@@ -83,8 +81,7 @@ static int decode_changes(struct elf_note *note, const struct elf_source *source
     note->undo = calloc(count > 0 ? count : 1, sizeof *note->undo);
     if (note->undo == NULL)
         return gs_err_set(err, -ENOMEM, "%s: no memory", source->name);
-    for (uint32_t i = 0; i < count; i++) {
-        struct elf_change *change = &note->undo[i];
+    gs_each (change, note->undo, count) {
         uint64_t padded;
         uint32_t flags;
 

@@ -162,9 +162,7 @@ static int check_segments(struct elf_image *image, struct gs_err *err)
 
 static int read_interpreter(struct elf_image *image, struct gs_err *err)
 {
-    for (size_t i = 0; i < image->header.e_phnum; i++) {
-        const Elf64_Phdr *p = &image->segments[i];
-
+    gs_each (p, image->segments, image->header.e_phnum) {
         if (p->p_type != PT_INTERP)
             continue;
         if (p->p_filesz == 0 || p->p_filesz > MAX_INTERPRETER || image->interpreter != NULL)

@@ -176,34 +176,28 @@ static void elf_job_list(struct elf_job *job)
     elf_registry_add(&job->listed, &job->unlisted);
 }
 
-/* The file is listed before it gets its name. If the run is killed between these steps, a
- * listed file is not patched, which does no harm. */
-static int put_patched(struct elf_job *job, struct elf_output *output, struct gs_err *err)
-{
-    bool listed_before;
-    int ret;
-
-    fill_listed(job, output);
-    listed_before = elf_registry_has(job->listed.path);
-    elf_job_list(job);
-    ret = finish_output(job, output, NULL, err);
-    if (ret != 0 && output->temporary[0] != '\0' && !listed_before)
-        elf_registry_forget(job->listed.path, NULL);
-    return ret;
-}
-
 /* Carries out the plan, and adds the file to the list of patched files. If the list cannot be
  * written, that is noted (`unlisted`) and is no failure. */
 static int elf_job_write(struct elf_job *job, struct gs_err *err)
 {
     struct elf_output output;
+    bool listed_before;
     int ret = open_output(job, &output, err);
 
     if (ret != 0)
         return ret;
     elf_fault();
     ret = fill_patched(job, &output, err);
-    ret = ret ?: put_patched(job, &output, err);
+    if (ret == 0) {
+        /* The file is listed before it gets its name. If the run is killed between these steps, a
+         * listed file is not patched, which does no harm. */
+        fill_listed(job, &output);
+        listed_before = elf_registry_has(job->listed.path);
+        elf_job_list(job);
+        ret = finish_output(job, &output, NULL, err);
+        if (ret != 0 && output.temporary[0] != '\0' && !listed_before)
+            elf_registry_forget(job->listed.path, NULL);
+    }
     elf_output_deinit(&output);
     return ret;
 }

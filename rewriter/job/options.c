@@ -3,6 +3,7 @@
  * options.c: the table of options, and which of them go together. No state.
  */
 #include "rewriter/job/options.h"
+#include "common/fd.h"
 #include "common/same.h"
 
 #include <errno.h>
@@ -274,15 +275,12 @@ int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struc
 int elf_location_check(const char *path, const char *name, unsigned machine, struct gs_err *err)
 {
     Elf64_Ehdr header;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t n;
+    GS_CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0)
         return gs_err_errno(err, -errno, "%s: the runtime library cannot be opened", path);
-    n = pread(fd, &header, sizeof header, 0);
-    close(fd);
-    if (n != (ssize_t)sizeof header || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-        header.e_ident[EI_CLASS] != ELFCLASS64)
+    if (pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header ||
+        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
         return gs_err_set(
             err, -ENOENT,
             "%s: is no library; give --runtime PATH of the runtime library (" LIBRARY ")",

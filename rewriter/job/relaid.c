@@ -292,8 +292,7 @@ static int write_image(const struct elf_job *job, struct elf_output *output, Elf
 static int mend_symbols(const struct elf_rest *rest, Elf64_Sym *symbols, size_t count,
                         struct gs_err *err)
 {
-    for (size_t i = 0; i < count; i++) {
-        Elf64_Sym *symbol = &symbols[i];
+    gs_each (symbol, symbols, count) {
         uint16_t section = symbol->st_shndx;
 
         if (section == SHN_UNDEF || section >= SHN_LORESERVE)

@@ -383,19 +383,6 @@ static int copy_one(struct elf_output *output, int from, const char *name, uint8
     return gs_err_errno(err, -errno, "%s: cannot copy its attribute %s", output->target, name);
 }
 
-/* Removes a folder's default access list, which would give the new file rights that the old one
- * did not have. Before the mode is set: while there is a list, the group part of the mode is the
- * list's mask. */
-static int drop_inherited(struct elf_output *output, struct gs_err *err)
-{
-    if (fremovexattr(output->fd, "system.posix_acl_access") == 0 || errno == ENODATA ||
-        errno == EOPNOTSUPP)
-        return 0;
-    return gs_err_errno(err, -errno,
-                        "%s: cannot remove the access list inherited from its folder",
-                        output->target);
-}
-
 static int copy_extended(struct elf_output *output, int from, bool whole, struct gs_err *err)
 {
     char *list = malloc(MAX_LIST);
@@ -450,9 +437,16 @@ int elf_output_attributes(struct elf_output *output, int from, bool whole,
         return gs_err_errno(err, -errno, "%s: cannot stat", output->target);
     ret = whole ? keep_owner(output, from, &old, &new, err) : 0;
     elf_fault();
-    ret = ret ?: drop_inherited(output, err);
     if (ret != 0)
         return ret;
+    /* Removes a folder's default access list, which would give the new file rights that the old one
+     * did not have. Before the mode is set: while there is a list, the group part of the mode is the
+     * list's mask. */
+    if (fremovexattr(output->fd, "system.posix_acl_access") != 0 && errno != ENODATA &&
+        errno != EOPNOTSUPP)
+        return gs_err_errno(err, -errno,
+                            "%s: cannot remove the access list inherited from its folder",
+                            output->target);
     mode = old.st_mode & (whole ? 07777 : 0777);
     if (output->group_lost)
         mode &= ~(mode_t)070 | (mode & 07) << 3;

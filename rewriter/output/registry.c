@@ -18,14 +18,6 @@
 #define MOST          65536 /* entries: a user's list takes root no more than half a GiB to read */
 #define TEXT_SIZE     (2 * 3 * PATH_MAX + 512)
 
-static bool is_in_build_folder(void)
-{
-    char self[PATH_MAX + 64];
-
-    return gs_own_path(self, 2) &&
-           access(strncat(self, "/runtime/libgpushare.so.1", 64), F_OK) == 0;
-}
-
 /* The folder for files that outlive this user's programs, by the XDG base directory
  * specification. */
 static bool find_user_folder(char folder[PATH_MAX])
@@ -46,11 +38,13 @@ static bool find_user_folder(char folder[PATH_MAX])
 bool elf_registry_folder(char folder[PATH_MAX])
 {
     const char *named = secure_getenv("GPUSHARE_STATE");
+    char self[PATH_MAX + 64];
 
     if (named != NULL && named[0] == '/')
         return snprintf(folder, PATH_MAX, "%s", named) < PATH_MAX;
-    if (is_in_build_folder())
-        return false;
+    if (gs_own_path(self, 2) &&
+        access(strncat(self, "/runtime/libgpushare.so.1", 64), F_OK) == 0)
+        return false; /* a build folder */
     if (geteuid() == 0)
         return snprintf(folder, PATH_MAX, "%s", SYSTEM_FOLDER) < PATH_MAX;
     return find_user_folder(folder);

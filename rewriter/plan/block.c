@@ -236,9 +236,7 @@ static int take_sections(const struct elf_image *image, struct range *block)
 
 static int take_segments(const struct elf_image *image, struct range *block)
 {
-    for (size_t i = 0; i < image->header.e_phnum; i++) {
-        const Elf64_Phdr *p = &image->segments[i];
-
+    gs_each (p, image->segments, image->header.e_phnum) {
         if (p->p_type == PT_LOAD || p->p_type == PT_PHDR || p->p_type == PT_NULL ||
             !overlaps_block(block, p->p_offset, p->p_filesz))
             continue;
@@ -373,9 +371,7 @@ int elf_plan_block(struct elf_plan *plan)
     } while (block.end != last);
     if (check_gaps(image, &block) != 0)
         return -ENOENT;
-    for (size_t i = 0; i < image->header.e_phnum; i++) {
-        const Elf64_Phdr *p = &image->segments[i];
-
+    gs_each (p, image->segments, image->header.e_phnum) {
         if (p->p_type != PT_LOAD || p->p_offset > image->header.e_phoff ||
             block.end - p->p_offset > p->p_filesz)
             continue;

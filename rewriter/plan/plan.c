@@ -49,8 +49,7 @@ static int make_names(struct elf_plan *plan, const char *runtime, struct gs_err 
     if (plan->names.bytes == NULL)
         return -ENOMEM;
     plan->names.needed = append_name(plan, "", runtime);
-    for (size_t i = 0; i < plan->facts->import_count; i++) {
-        const struct elf_import *import = &plan->facts->imports[i];
+    gs_each (import, plan->facts->imports, plan->facts->import_count) {
         uint64_t symbol = image->tables.symbols.offset + import->index * sizeof(Elf64_Sym);
         uint32_t name;
         int ret = 0;
@@ -222,8 +221,7 @@ static uint64_t free_bytes(const struct elf_image *image, size_t index)
         if (image->sections[i].sh_type != SHT_NOBITS && image->sections[i].sh_type != SHT_NULL)
             limit_end(&end, start, image->sections[i].sh_offset, image->sections[i].sh_size);
     room = end > start ? end - start : 0;
-    for (size_t i = 0; i < image->header.e_phnum; i++) {
-        const Elf64_Phdr *p = &image->segments[i];
+    gs_each (p, image->segments, image->header.e_phnum) {
         uint64_t page = p->p_vaddr & ~(image->page - 1), top = s->p_vaddr + s->p_memsz;
         uint64_t space = page > top ? page - top : 0;
 

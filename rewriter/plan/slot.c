@@ -136,15 +136,6 @@ int elf_plan_slot_finish(struct elf_plan *plan)
  * would find a copy that the loader has neither relocated nor filled in. DT_DEBUG is never
  * taken: debuggers need it, too. */
 
-/* Whether other flags say the same as DT_BIND_NOW. */
-static bool is_repeated(const struct elf_image *image)
-{
-    const Elf64_Dyn *flags = elf_image_dynamic(image, DT_FLAGS);
-
-    return (flags != NULL && (flags->d_un.d_val & DF_BIND_NOW)) ||
-           (image->dynamic.flags_1 & DF_1_NOW);
-}
-
 /* given_up: the entry that the new entry replaces, NULL if there is a spare entry. */
 static int choose_entry(struct elf_plan *plan, const Elf64_Dyn **given_up, struct gs_err *err)
 {
@@ -155,6 +146,10 @@ static int choose_entry(struct elf_plan *plan, const Elf64_Dyn **given_up, struc
                 {ELF_DYNAMIC_NOW, DT_BIND_NOW},
                 {ELF_DYNAMIC_VERSIONS, DT_VERNEEDNUM}};
     const struct elf_image *image = plan->image;
+    const Elf64_Dyn *flags = elf_image_dynamic(image, DT_FLAGS);
+    /* other flags say the same as DT_BIND_NOW */
+    const bool repeated = (flags != NULL && (flags->d_un.d_val & DF_BIND_NOW)) ||
+                          (image->dynamic.flags_1 & DF_1_NOW);
 
     *given_up = NULL;
     plan->dynamic.way = ELF_DYNAMIC_SPARE;
@@ -163,7 +158,7 @@ static int choose_entry(struct elf_plan *plan, const Elf64_Dyn **given_up, struc
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         plan->dynamic.way = ways[i].way;
         *given_up = elf_image_dynamic(image, ways[i].tag);
-        if (*given_up != NULL && (ways[i].tag != DT_BIND_NOW || is_repeated(image)))
+        if (*given_up != NULL && (ways[i].tag != DT_BIND_NOW || repeated))
             return 0;
     }
     return elf_refuse(
@@ -221,9 +216,7 @@ int elf_plan_needed_finish(struct elf_plan *plan)
     size_t first = 0, last = plan->dynamic.count;
 
     /* Gives new addresses to entries that point at parts which move. */
-    for (size_t i = 0; i < plan->dynamic.count; i++) {
-        Elf64_Dyn *entry = &plan->dynamic.entries[i];
-
+    gs_each (entry, plan->dynamic.entries, plan->dynamic.count) {
         switch (entry->d_tag) {
         case DT_STRTAB:
             entry->d_un.d_ptr = plan->tail.strings.address;

@@ -37,9 +37,7 @@ static void keep_strings(struct elf_plan *plan, const Elf64_Shdr *strings, size_
 {
     const struct elf_image *image = plan->image;
 
-    for (size_t i = 0; i < image->header.e_phnum; i++) {
-        const Elf64_Phdr *p = &image->segments[i];
-
+    gs_each (p, image->segments, image->header.e_phnum) {
         if (p->p_type != PT_LOAD || p->p_offset == 0 || strings->sh_addr < p->p_vaddr ||
             strings->sh_addr - p->p_vaddr >= p->p_filesz)
             continue;

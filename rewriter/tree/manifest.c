@@ -173,9 +173,7 @@ static char *make_text(const struct elf_manifest *manifest, size_t *size)
     if (to == NULL)
         return NULL;
     fputs(HEAD "\n", to);
-    for (size_t i = 0; i < manifest->count; i++) {
-        const struct elf_manifest_entry *entry = &manifest->entries[i];
-
+    gs_each (entry, manifest->entries, manifest->count) {
         fputs(entry->target != NULL ? "link " : "file ", to);
         elf_path_encode(to, entry->path);
         if (entry->target != NULL) {

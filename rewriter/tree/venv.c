@@ -256,8 +256,7 @@ static enum elf_exit patch_links(const struct elf_manifest *manifest,
 {
     enum elf_exit result = ELF_EXIT_DONE;
 
-    for (size_t i = 0; i < manifest->count; i++) {
-        const struct elf_manifest_entry *entry = &manifest->entries[i];
+    gs_each (entry, manifest->entries, manifest->count) {
         char link[PATH_MAX], target[PATH_MAX];
         enum elf_exit now;
 
@@ -363,8 +362,7 @@ bool elf_venv_check(const struct elf_manifest *manifest, const struct elf_option
 {
     bool good = true;
 
-    for (size_t i = 0; i < manifest->count; i++) {
-        const struct elf_manifest_entry *entry = &manifest->entries[i];
+    gs_each (entry, manifest->entries, manifest->count) {
         char link[PATH_MAX], target[PATH_MAX];
 
         if (entry->target == NULL)

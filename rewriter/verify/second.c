@@ -257,8 +257,7 @@ static int find_offset(const struct second *second, struct table *table, struct 
 {
     const struct elf_image *new = second->new;
 
-    for (size_t i = 0; i < new->header.e_phnum; i++) {
-        const Elf64_Phdr *p = &new->segments[i];
+    gs_each (p, new->segments, new->header.e_phnum) {
         const uint64_t in = table->address - p->p_vaddr;
 
         if (p->p_type != PT_LOAD || table->address < p->p_vaddr || in >= p->p_filesz ||

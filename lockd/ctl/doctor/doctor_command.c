@@ -76,9 +76,7 @@ static void look_at_versions(struct doctor *doctor)
         else
             doctor_command(doctor, "kill %d", daemon->pid);
     }
-    for (size_t i = 0; i < doctor->answer.client_count; i++) {
-        const struct gs_wire_client *client = &doctor->answer.clients[i];
-
+    gs_each (client, doctor->answer.clients, doctor->answer.client_count) {
         if (strcmp(client->version, daemon->version) != 0)
             doctor_add(doctor, "program.version", DOCTOR_INFO,
                        "restart the program at a convenient time",
@@ -91,9 +89,7 @@ static void look_at_versions(struct doctor *doctor)
 
 static void look_at_remarks(struct doctor *doctor)
 {
-    for (size_t i = 0; i < doctor->answer.remark_count; i++) {
-        const struct gs_wire_remark *remark = &doctor->answer.remarks[i];
-
+    gs_each (remark, doctor->answer.remarks, doctor->answer.remark_count) {
         if (doctor->pid != 0 && remark->pid != doctor->pid)
             continue;
         doctor_add(doctor, "program.remark",
@@ -184,9 +180,7 @@ static void look_at_client(struct doctor *doctor)
                    "it was asked to stop, but its work on the GPU does not end");
         doctor_command(doctor, "gpusharectl trace --seconds 10 --output stuck.json");
     }
-    for (size_t i = 0; i < doctor->answer.device_count; i++) {
-        const struct gs_wire_device *device = &doctor->answer.devices[i];
-
+    gs_each (device, doctor->answer.devices, doctor->answer.device_count) {
         if (memcmp(device->uuid, client->uuid, sizeof device->uuid) != 0 ||
             client->demand <= device->capacity)
             continue;
@@ -283,9 +277,7 @@ static enum doctor_level worst_level(const struct doctor *doctor)
 
 static void print_text(const struct doctor *doctor)
 {
-    for (size_t i = 0; i < doctor->count; i++) {
-        const struct doctor_finding *finding = &doctor->findings[i];
-
+    gs_each (finding, doctor->findings, doctor->count) {
         printf("%-5s %s\n", level_names[finding->level],
                finding->text != NULL ? finding->text : "");
         if (finding->advice[0] != '\0')
@@ -310,9 +302,7 @@ static int print_json(const struct doctor *doctor)
 {
     json_t *findings = json_array();
 
-    for (size_t i = 0; i < doctor->count; i++) {
-        const struct doctor_finding *finding = &doctor->findings[i];
-
+    gs_each (finding, doctor->findings, doctor->count) {
         json_array_append_new(
             findings, json_pack("{s:s, s:s, s:o, s:s?, s:s?}", "check", finding->check, "level",
                                 level_names[finding->level], "text",

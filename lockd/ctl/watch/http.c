@@ -264,9 +264,7 @@ static struct caller *find_place(struct server *server)
 {
     struct caller *oldest = NULL;
 
-    for (int i = 0; i < CALLERS_MAX; i++) {
-        struct caller *caller = &server->callers[i];
-
+    gs_each (caller, server->callers, CALLERS_MAX) {
         if (caller->fd < 0)
             return caller;
         if (caller->reply == NULL && (oldest == NULL || caller->deadline < oldest->deadline))

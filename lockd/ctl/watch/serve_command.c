@@ -356,19 +356,6 @@ static const char *name_cookie(const struct serve *serve, char name[COOKIE_SIZE]
     return name;
 }
 
-/* Redirects from the address with the token to the one without, and sets a cookie, so that the
- * token does not stay in the browser's address bar. */
-static void give_cookie(const struct serve *serve, struct http_reply *reply)
-{
-    char name[COOKIE_SIZE];
-
-    reply->status = "303 See Other";
-    snprintf(reply->headers, sizeof reply->headers,
-             "Location: /\r\nSet-Cookie: %s%s; Path=/; HttpOnly; SameSite=Strict\r\n"
-             "Referrer-Policy: no-referrer\r\n",
-             name_cookie(serve, name), serve->token);
-}
-
 static void answer_request(void *context, const struct http_request *request,
                            struct http_reply *reply)
 {
@@ -384,7 +371,13 @@ static void answer_request(void *context, const struct http_request *request,
     }
     if (strcmp(request->path, "/") == 0 &&
         token_in(serve->token, request->query, "token=", "&")) {
-        give_cookie(serve, reply);
+        /* Redirects from the address with the token to the one without, and sets a cookie, so that
+         * the token does not stay in the browser's address bar. */
+        reply->status = "303 See Other";
+        snprintf(reply->headers, sizeof reply->headers,
+                 "Location: /\r\nSet-Cookie: %s%s; Path=/; HttpOnly; SameSite=Strict\r\n"
+                 "Referrer-Policy: no-referrer\r\n",
+                 name_cookie(serve, name), serve->token);
         return;
     }
     if (!(strncasecmp(bearer, "Bearer ", 7) == 0 &&
