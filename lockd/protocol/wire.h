@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #define GS_WIRE_MAGIC   0x48535047u /* "GPSH" */
-#define GS_WIRE_VERSION 8
+#define GS_WIRE_VERSION 9
 
 /* Bounds of what a program or gpusharectl may ask for. */
 #define GS_WEIGHT_DEFAULT 100
@@ -152,6 +152,10 @@ struct gs_wire_state {
     uint64_t stays;
     uint64_t loose; /* managed memory that nothing counts: any of it may be on the device */
     struct gs_wire_saved saved;
+    /* The number of the program's newest question whether the capacity still holds: it has been asked
+     * for more. The figures of this message were measured after it. */
+    uint32_t asked;
+    uint32_t unused; /* 0 */
 };
 
 /* Kinds of note. UNROUTED: the program is patched and used CUDA, but nothing was routed. NEWER: a
@@ -250,7 +254,10 @@ struct gs_wire_target {
     uint64_t handed_bytes[GS_GIVEN_MOST]; /* bytes of each, in their order; 0 for the rest */
     uint32_t handed;                      /* how many */
     uint32_t handed_network;              /* a bit for each: network cards can reach it */
-    uint64_t unused;                      /* 0 */
+    /* The newest question (`asked`) that this capacity answers: nothing that is known says that there is
+     * more. */
+    uint32_t answered;
+    uint32_t unused;     /* 0 */
     uint64_t overcommit; /* bytes that the program may have beyond the card, unless it sets that
                           * itself; UINT64_MAX: the library decides */
 };
@@ -566,7 +573,7 @@ struct gs_wire_end {
 };
 
 #define GS_SIZE(name, bytes) (sizeof(struct gs_wire_##name) == (bytes))
-_Static_assert(GS_SIZE(header, 16) && GS_SIZE(hello, 112) && GS_SIZE(state, 408) &&
+_Static_assert(GS_SIZE(header, 16) && GS_SIZE(hello, 112) && GS_SIZE(state, 416) &&
                    GS_SIZE(open, 40) && GS_SIZE(share, 80) && GS_SIZE(note, 248) &&
                    GS_SIZE(sees, 112) && GS_SIZE(move, 232) && GS_SIZE(relocate, 40) &&
                    GS_SIZE(kin, 32) && GS_SIZE(target, 232) && GS_SIZE(wish, 24) &&

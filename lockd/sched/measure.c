@@ -179,8 +179,11 @@ static void weigh_report(struct sched_member *member, uint64_t least, uint64_t m
         return;
     }
     open->value = rise ? sched_min(open->value, most) : sched_max(open->value, least);
-    if (is_decided(member, rise, now))
-        set_external(open->by, open->value, sched_denial_is_other(open->by, member));
+    if (!is_decided(member, rise, now))
+        return;
+    set_external(open->by, open->value, sched_denial_is_other(open->by, member));
+    weigh_report(member, least, most,
+                 now); /* it may say more than all agree to: nobody says so again */
 }
 
 static void ask_member(struct sched_member *member)
@@ -309,6 +312,49 @@ static bool has_several_users(const struct sched_device *device)
     return false;
 }
 
+/* After a restart it can be told only when all that held something from an earlier daemon have
+ * come back. */
+static bool is_settling(const struct sched_device *device, uint64_t now)
+{
+    return device->measure.restarted && now - device->sched->created < RETURN_WINDOW;
+}
+
+/* Whether external may be less than is known: somebody says so, or the card has not been asked since
+ * a program did. */
+static bool may_fall(const struct sched_device *device, uint64_t now)
+{
+    const struct sched_device_measure *measure = &device->measure;
+
+    if (is_settling(device, now))
+        return true;
+    if (card_answers(device, now))
+        return measure->card_at <= measure->asked_at ||
+               (measure->card_denies && measure->card_value < measure->external);
+    return measure->doubt.by != NULL && measure->doubt.value < measure->external;
+}
+
+void sched_measure_asked(struct sched_member *member, uint32_t number, uint64_t now)
+{
+    struct sched_device_measure *measure = &member->device->measure;
+
+    if (number == member->report.asked)
+        return;
+    member->report.asked = number;
+    if (measure->asked_at == 0 &&
+        (card_answers(member->device, now) || may_fall(member->device, now)))
+        measure->asked_at = now;
+}
+
+void sched_measure_answer(struct sched_device *device, uint64_t now)
+{
+    if (device->measure.asked_at == 0 || may_fall(device, now))
+        return;
+    device->measure.asked_at = 0;
+    lockd_each (struct sched_member, member, &device->members, of_device)
+        if (member->report.asked != member->sent.answered)
+            sched_agenda_touch(member);
+}
+
 /* The least and the most that external is if so much is free. Contexts and the like are counted
  * in whole steps. */
 static void bound_external(const struct sched_device *device, uint64_t device_free,
@@ -325,13 +371,6 @@ static void bound_external(const struct sched_device *device, uint64_t device_fr
                                                                   device->books.sum.loose +
                                                                   departed_bytes(device))),
                   device->measure.total);
-}
-
-/* After a restart it can be told only when all that held something from an earlier daemon have
- * come back. */
-static bool is_settling(const struct sched_device *device, uint64_t now)
-{
-    return device->measure.restarted && now - device->sched->created < RETURN_WINDOW;
 }
 
 static void measure_external(struct sched_member *member, uint64_t device_free, uint64_t now)
@@ -505,7 +544,8 @@ uint64_t sched_card_pause(const struct sched *sched, uint64_t now_ns)
         if (!device->measure.several)
             continue;
         pause = sched_min(pause, !card_answers(device, now_ns) || device->measure.card_denies ||
-                                         device->measure.doubted != 0
+                                         device->measure.doubted != 0 ||
+                                         device->measure.asked_at != 0
                                      ? 2 * TELL_PAUSE
                                      : REPEAT);
     }

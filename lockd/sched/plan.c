@@ -104,11 +104,15 @@ static void send_member(struct sched_member *member, uint64_t now)
     const uint64_t idle = device->turns.leases || (flags & GS_TARGET_WAITERS) != 0
                               ? sched_party_idle(member->party)
                               : idle_in_open(device);
-    const bool again = member->agenda.asked || (sched_member_stuck(member, now) &&
-                                                member->report.echoed == member->sent.seq &&
-                                                now - member->sent.at >= 2 * SILENT);
+    const bool answers =
+        member->report.asked != member->sent.answered && device->measure.asked_at == 0;
+    const bool again =
+        answers || member->agenda.asked ||
+        (sched_member_stuck(member, now) && member->report.echoed == member->sent.seq &&
+         now - member->sent.at >= 2 * SILENT);
 
     if (first || /* it allocates by that: not what the others have still to hear */
+        (answers && sched_device_most(device) > member->sent.told_capacity) ||
         member->sent.doubts != sched_measure_is_word(member))
         tell_capacity(member, sched_device_most(device));
     if (!first && !again && flags == member->sent.flags &&
@@ -143,6 +147,8 @@ static void send_member(struct sched_member *member, uint64_t now)
     member->sent.budget = member->budget;
     member->sent.given = sched_max(member->sent.given, member->budget);
     member->sent.capacity = most_for(member);
+    if (answers)
+        member->sent.answered = member->report.asked;
     member->sent.idle = idle;
     member->sent.host = member->client->host.budget;
     member->sent.shortfall = device->told.shortfall;
@@ -216,6 +222,7 @@ bool sched_next_send(struct sched *sched, struct sched_send *send)
     send->target.flags = member->sent.flags;
     send->target.budget = member->sent.budget;
     send->target.capacity = member->sent.capacity;
+    send->target.answered = member->sent.answered;
     send->target.idle_ns = member->sent.idle;
     send->target.host_budget = member->sent.host;
     send->target.shortfall = member->sent.shortfall;
@@ -318,6 +325,7 @@ static void plan_device(struct sched_device *device, uint64_t now)
         sched_turns_plan(device, now);
         sched_budget_plan(device, now);
     } while (sched_measure_ask(device, now));
+    sched_measure_answer(device, now);
     send_broadcast(device, now);
     while (!lockd_list_empty(&device->agenda.touched)) {
         struct sched_member *member =

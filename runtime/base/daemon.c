@@ -9,6 +9,7 @@
 #include "runtime/base/base.h"
 
 /* A daemon that runs answers in less than a millisecond. */
+#define ANSWER_NS      2000000000ull
 #define PAUSE_LEAST_NS 20000ull
 #define PAUSE_MOST_NS  200000ull
 
@@ -81,6 +82,29 @@ void gs_daemon_await_target(struct gs_device *device)
         gs_pause(pause);
         pause = pause < PAUSE_MOST_NS ? pause * 2 : PAUSE_MOST_NS;
     }
+}
+
+static bool is_answered(struct gs_device *device, uint32_t number)
+{
+    const uint32_t answered =
+        atomic_load_explicit(&device->target.answered, memory_order_acquire);
+
+    return (int32_t)(answered - number) >= 0;
+}
+
+bool gs_daemon_ask_room(struct gs_device *device)
+{
+    const uint64_t until = gs_now() + ANSWER_NS;
+    const uint32_t number =
+        atomic_fetch_add_explicit(&device->target.asked, 1, memory_order_release) + 1;
+    uint64_t pause = PAUSE_LEAST_NS;
+
+    gs_worker_wake();
+    while (!is_answered(device, number) && !gs_daemon_is_absent() && gs_now() < until) {
+        gs_pause(pause);
+        pause = pause < PAUSE_MOST_NS ? pause * 2 : PAUSE_MOST_NS;
+    }
+    return is_answered(device, number);
 }
 
 static void leave_remark(struct remark *remark, const char *text)

@@ -37,6 +37,11 @@ void gs_daemon_set_reading(bool reading);
  * until there is none (GS_ALONE_AFTER_NS without an answer). */
 void gs_daemon_await_target(struct gs_device *device);
 
+/* Before memory is refused for want of capacity: what the program itself has just freed (arrays, graphs)
+ * may not be in the daemon's figures yet. Asks for them, and waits for the answer, for two seconds at
+ * most. False: there is none. Not on the client thread. */
+bool gs_daemon_ask_room(struct gs_device *device);
+
 /* A remark for gpusharectl status: gpushare does not cover a part of this program, which is
  * *partly covered* from now on, so that its memory does not move. The first one of the process is
  * kept. Any thread. */

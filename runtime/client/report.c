@@ -174,7 +174,8 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     struct gs_descriptors with;
     struct gs_wire_state state;
     enum worth worth = NOW;
-    bool unsettled = false;
+    const uint32_t asked = device->graphs.asked; /* all figures are newer */
+    bool measures, unsettled = false;
     int error;
 
     *after = UINT64_MAX;
@@ -184,7 +185,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
         worth =
             worth_sending(&state, &last->sent,
                           atomic_load_explicit(&device->target.budget, memory_order_relaxed));
-    if (worth == NOTHING_NEW && can_measure_now(device, last))
+    if (worth == NOTHING_NEW && (asked != last->sent.asked || can_measure_now(device, last)))
         worth = LATER;
     if (worth == NOTHING_NEW)
         return 0;
@@ -194,11 +195,13 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     }
     state.device_free = UINT64_MAX;
     /* not for each piece that moves: only where a program waits for memory that does not come */
-    if ((state.flags & GS_STATE_MOVING) == 0 || state.resident == last->sent.resident)
+    measures = (state.flags & GS_STATE_MOVING) == 0 || state.resident == last->sent.resident;
+    if (measures)
         state.device_free = measure_settled(device, state.resident, &unsettled);
+    state.asked = measures && !unsettled ? asked : last->sent.asked;
     state.calls = gs_gate_calls();
     error = send_with_pieces(device, &state, &with);
-    if (error == -EAGAIN)
+    if (error == -EAGAIN || state.asked != asked)
         *after = ACCOUNT_NS;
     if (error != 0)
         return error;

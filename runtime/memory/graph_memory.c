@@ -29,12 +29,14 @@ bool gs_graph_memory_trim(const struct gs_device *device)
 
 void gs_graph_memory_look(struct gs_device *device, bool at_rest, uint64_t now_ns)
 {
+    const uint32_t asked = atomic_load_explicit(&device->target.asked, memory_order_acquire);
     const bool stops = at_rest && !device->graphs.trimmed;
     uint64_t bytes;
 
     device->graphs.trimmed = at_rest;
-    if (!stops && now_ns - device->graphs.looked_at < LOOK_NS)
+    if (!stops && asked == device->graphs.asked && now_ns - device->graphs.looked_at < LOOK_NS)
         return;
+    device->graphs.asked = asked;
     device->graphs.looked_at = now_ns;
     if (gs_context_for(device) == NULL)
         return;

@@ -45,12 +45,13 @@ static void discard_range(struct gs_range *range)
     free(range);
 }
 
-/* The figures may not know yet what the program has just freed: waits for them, but not for what
- * other threads free meanwhile. */
-static bool admit_soon(struct gs_range *range)
+bool gs_memory_admit(struct gs_range *range)
 {
     const uint64_t until = gs_now() + SETTLED_NS;
 
+    if (gs_range_admit(range))
+        return true;
+    gs_daemon_ask_room(range->device);
     while (!gs_range_admit(range)) {
         if (!gs_shares_unsettled() || gs_daemon_is_absent() || gs_now() >= until)
             return false;
@@ -80,7 +81,7 @@ static CUresult make_range(const struct need *need, struct gs_range **made)
         free(range);
         return result;
     }
-    if (!GS_WITH_MEMORY(gs_pool_join(range, need->request->pool)) || !admit_soon(range)) {
+    if (!GS_WITH_MEMORY(gs_pool_join(range, need->request->pool)) || !gs_memory_admit(range)) {
         discard_range(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -7,6 +7,7 @@
 
 #include "runtime/base/base.h"
 
+struct gs_range;
 struct gs_stream_position;
 
 struct gs_request {
@@ -20,6 +21,11 @@ struct gs_request {
  * CUDA_ERROR_INVALID_VALUE for 0 bytes; CUDA_ERROR_OUT_OF_MEMORY for more than any lease could
  * give; or the driver's own error. */
 CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *address);
+
+/* Adds a new range to the accounts. If there seems to be no room, asks the daemon, whose figures may not
+ * know yet what the program has just freed, and waits for memory that other processes still have open;
+ * not for what other threads free meanwhile. False: there is no room. */
+bool gs_memory_admit(struct gs_range *range);
 
 struct gs_allocation {
     CUdeviceptr base;

@@ -10,6 +10,7 @@
  */
 #include "runtime/memory/virtual.h"
 #include "runtime/gate/gate.h"
+#include "runtime/memory/memory.h"
 #include "runtime/memory/room.h"
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
@@ -146,7 +147,7 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
         own->by_handle.size = 1;
         range->own = own;
     }
-    if (own == NULL || range == NULL || !gs_range_admit(range)) {
+    if (own == NULL || range == NULL || !gs_memory_admit(range)) {
         free(own);
         free(range);
         return CUDA_ERROR_OUT_OF_MEMORY;

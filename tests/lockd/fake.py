@@ -14,7 +14,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from other_user import make_folder  # noqa: E402  (in the folder above)
 
-MAGIC, VERSION = 0x48535047, 8
+MAGIC, VERSION = 0x48535047, 9
 HELLO, STATE, NOTE, TARGET, WISH, OPEN, SHARE, KIN, COPY = 1, 2, 3, 4, 5, 8, 9, 11, 14
 STATUS, CONTROL, END = 16, 17, 22
 RUNNING, WANT, MOVING, STUCK, SHORT, PARTIAL = 1, 2, 4, 8, 16, 32
@@ -43,11 +43,11 @@ def hello(name="fake", pid=None, weight=0, priority=0, group="", class_number=0)
 
 def state(seq=0, flags=0, total=16 * GIB, free=2**64 - 1, demand=0, resident=0, short=0, out=0, moved_in=0,
           calls=0, switch_ns=0, pinned=0, host_used=0, host_wanted=0, given=0, given_bytes=0, uuid=CARD, name=b"Test card",
-          shared=0, loose=0, saved=(0, 0, 0)):
+          shared=0, loose=0, saved=(0, 0, 0), asked=0):
     sizes = given_bytes if isinstance(given_bytes, list) else [given_bytes] * min(given, 16)
-    return message(STATE, struct.pack("<16sII12Q16QII64s6Q3Q", uuid, seq, flags, total, free, demand, resident, short,
+    return message(STATE, struct.pack("<16sII12Q16QII64s6Q3QII", uuid, seq, flags, total, free, demand, resident, short,
                                       out, moved_in, calls, switch_ns, pinned, host_used, host_wanted,
-                                      *(sizes + [0] * 16)[:16], given, 0, name, shared, 0, 0, 0, 0, loose, *saved))
+                                      *(sizes + [0] * 16)[:16], given, 0, name, shared, 0, 0, 0, 0, loose, *saved, asked, 0))
 
 
 def open_message(token, pid, number):
@@ -85,7 +85,7 @@ class Refused(EOFError):
 class Target:
     def __init__(self, data):
         (_, _, kind, _, _, self.uuid, self.seq, self.flags, self.budget, self.capacity, self.idle_ns,
-         self.host_budget, self.shortfall, *self.handed_bytes, self.handed, _, _, self.overcommit) = struct.unpack(TARGET_FORMAT, data)
+         self.host_budget, self.shortfall, *self.handed_bytes, self.handed, _, self.answered, self.overcommit) = struct.unpack(TARGET_FORMAT, data)
         assert kind == TARGET, f"message type {kind} where a target was expected"
 
     def __repr__(self):

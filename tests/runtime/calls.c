@@ -384,6 +384,49 @@ static void case_given_back(void)
     OK(cuMemsetD8(address, 2, free_bytes));
 }
 
+/* A graph's memory, which the driver holds until the graph goes. */
+static CUgraphExec hold_memory(CUstream stream, size_t bytes)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUdeviceptr address;
+
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuMemAllocAsync(&address, bytes, stream));
+    OK(cuMemFreeAsync(address, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    return exec;
+}
+
+/* On a card of 128 MiB: memory that cannot move is freed, and its room is allocated at once. */
+static void case_room_of_graphs(void)
+{
+    const struct timespec pause = {0, 1000000};
+    size_t free_bytes, total;
+    CUgraphExec exec;
+    CUdeviceptr address;
+    CUstream stream;
+
+    begin_context();
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int round = 0; round < 5; round++) {
+        exec = hold_memory(stream, 80 * MIB);
+        do { /* until it is known everywhere */
+            nanosleep(&pause, NULL);
+            OK(cuMemGetInfo(&free_bytes, &total));
+        } while (free_bytes > 60 * MIB);
+        GIVES(cuMemAlloc(&address, 90 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+        OK(cuGraphExecDestroy(exec));
+        OK(cuMemAlloc(&address, 90 * MIB));
+        OK(cuMemsetD8(address, 1, 90 * MIB));
+        OK(cuMemFree(address));
+    }
+}
+
 /* Numbers of descriptors that the kernel has room for without making more: -1 if it does not say. */
 static long room_for_descriptors(void)
 {
@@ -423,6 +466,7 @@ int main(int argc, char **argv)
                                               {"wait", case_wait},
                                               {"large", case_large},
                                               {"given_back", case_given_back},
+                                              {"room_of_graphs", case_room_of_graphs},
                                               {"descriptors", case_descriptors},
                                               {NULL, NULL}};
 

@@ -231,6 +231,15 @@ class Scenes(BuildTest):
     def test_absent_daemon(self):
         absent_daemon(self.build)
 
+    def test_room_of_graphs(self):
+        run_case(self.build, "room_of_graphs", **Told.SMALL_CONTEXTS)
+        with Card(self.build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+            other = Told(card)
+            check(other.say("zero 4") == "ok", "4 MiB")
+            code, out, err = card.run([os.path.join(self.build, "tests", "runtime", "calls"), "room_of_graphs"])
+            check(code == 0 and out + err == "", f"beside another program: exit {code}: {out}{err}")
+            other.end()
+
     def test_given_back(self):
         given_back(self.build)
 

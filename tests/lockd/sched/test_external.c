@@ -29,6 +29,38 @@ static void external_must_be_seen_by_two(void **state)
     assert_true(device_of(h)->measure.external == 0); /* a fall counts at once for one alone */
 }
 
+/* A program that has freed memory which nobody knew asks before it refuses an allocation. */
+static void capacity_that_may_rise_is_told_when_that_is_decided(void **state)
+{
+    struct harness *h = *state;
+
+    for (int deaf = 0; deaf < 2; deaf++) {
+        h->free_bytes = 10 * GIB;
+        h->client[1].deaf = false;
+        for (int i = 0; i < 4; i++)
+            say_state(h, i % 2, 0, 0, 0);
+        pass_time(h, 1500 * MS);
+        h->free_bytes = 8 * GIB;
+        say_state(h, 1, 0, 0, 0);
+        pass_time(h, 1500 * MS);
+        h->client[0].state.asked++;
+        say_state(h, 0, 0, 0, 0);
+        assert_int_equal(h->client[0].target.answered, h->client[0].state.asked);
+        assert_in_range(h->client[0].target.capacity, 7 * GIB, 8 * GIB);
+        h->client[1].deaf = deaf != 0;
+        h->free_bytes = 10 * GIB;
+        h->client[0].state.asked++;
+        say_state(h, 0, 0, 0, 0);
+        assert_int_equal(h->client[0].target.answered, h->client[0].state.asked - 1);
+        for (int i = 0; i < 15; i++) {
+            pass_time(h, 100 * MS);
+            say_state(h, 0, 0, 0, 0);
+        }
+        assert_int_equal(h->client[0].target.answered, h->client[0].state.asked);
+        assert_in_range(h->client[0].target.capacity, 9 * GIB, 10 * GIB);
+    }
+}
+
 /* A program that does not answer keeps it from being known for no longer than a second. */
 static void external_the_other_does_not_answer_it_is_believed(void **state)
 {
@@ -443,6 +475,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(external_must_be_seen_by_two),
+        scenario(capacity_that_may_rise_is_told_when_that_is_decided),
         scenario(external_the_other_does_not_answer_it_is_believed),
         scenario(memory_just_taken_is_not_external_though_two_see_it),
         scenario(allocation_under_way_is_not_external),
