@@ -166,13 +166,15 @@ static unsigned gather_set(struct kin *kin, struct kin_program *program, uint64_
     return count;
 }
 
-/* A program without evidence in common with others is in no set. The first of the others keep
- * the number. */
-static void divide_set(struct kin *kin, uint64_t set, uint64_t now_ns)
+/* The set falls apart into the sets that keys make, if it is divisible. A program without evidence in
+ * common with others is in no set. The first of the others keep the number. */
+static void divide_set(struct kin *kin, uint64_t set, bool tried, uint64_t now_ns)
 {
     const uint64_t marked = UINT64_MAX; /* no set has that number */
     uint64_t keeps = set, first = kin->next_set;
 
+    if (!is_divisible(kin, set, tried))
+        return;
     lockd_each (struct kin_program, program, &kin->programs, link)
         if (program->set == set)
             program->set = marked;
@@ -205,15 +207,8 @@ void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uin
     if (i == program->count)
         return;
     program->keys[i] = program->keys[--program->count];
-    if (kind < GS_KIN_HINT_FIRST && program->set != 0 && is_divisible(kin, program->set, false))
-        divide_set(kin, program->set, now_ns);
-}
-
-/* A trial was wrong about that set: it falls apart into the sets that keys make. */
-static void kin_forget_tried(struct kin *kin, uint64_t set, uint64_t now_ns)
-{
-    if (is_divisible(kin, set, true))
-        divide_set(kin, set, now_ns);
+    if (kind < GS_KIN_HINT_FIRST && program->set != 0)
+        divide_set(kin, program->set, false, now_ns);
 }
 
 /* Owns trials. A program *hangs* when it was asked to stop and has not stopped for a
@@ -473,7 +468,7 @@ static void look_at_program(struct kin *kin, struct kin_program *program, uint64
 
     watch_program(program, &progress, now);
     if (progress.apart && program->trial == 0 && program->why == GS_KIN_TRIED)
-        kin_forget_tried(kin, program->set, now);
+        divide_set(kin, program->set, true, now); /* the trial was wrong about it */
     if (program->trial != 0 || now < program->watch.try_at || !is_hung(program, &progress, now))
         return;
     count = next_combination(kin, program, &progress, now, chosen, &why);
@@ -486,7 +481,7 @@ static void look_at_program(struct kin *kin, struct kin_program *program, uint64
         program->watch.pause * 2 < PAUSE_MAX ? program->watch.pause * 2 : PAUSE_MAX;
     program->watch.tries = 0;
     if (program->set != 0)
-        kin_forget_tried(kin, program->set, now);
+        divide_set(kin, program->set, true, now);
 }
 
 uint64_t kin_tend(struct kin *kin, uint64_t now_ns)

@@ -267,9 +267,9 @@ struct sched_gang {
     bool split;        /* some parties compute, and others have something to do */
     bool runs;         /* all parties are held */
     bool gives_way;    /* had its place somewhere for too long and could not use it */
-    uint64_t retry_at; /* ... until then */
-    uint64_t complete; /* all that had something to run did: the turn's time counts from here */
     bool out;          /* was evicted; comes back when it has something to run */
+    uint64_t retry_at; /* it gives way until then */
+    uint64_t complete; /* all that had something to run did: the turn's time counts from here */
 
     /* Its turn is to end when all of its programs have stopped: together.c. */
     struct sched_gang_closing {
