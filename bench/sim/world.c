@@ -88,13 +88,11 @@ static void device_seen(void *context, const struct gs_wire_device *info)
         world->cards[index].quantum_most = info->quantum_ns;
 }
 
-static void member_seen(void *context, const struct gs_wire_device *device, void *owner,
-                        const struct gs_wire_client *client)
+static void member_seen(void *context, void *owner, const struct gs_wire_client *client)
 {
     struct sim_program *program = owner;
 
     (void)context;
-    (void)device;
     program->figures.yielded_ns = client->yielded_ns;
     program->figures.looks++;
     program->figures.looks_interactive += client->class == GS_CLASS_INTERACTIVE;

@@ -30,12 +30,11 @@ struct used {
     bool found;
 };
 
-static void look_at_member(void *context, const struct gs_wire_device *device, void *owner,
-                           const struct gs_wire_client *member)
+static void look_at_member(void *context, void *owner, const struct gs_wire_client *member)
 {
     struct used *used = context;
 
-    (void)device, (void)owner;
+    (void)owner;
     used->gang_programs = member->gang_programs > used->gang_programs ? member->gang_programs
                                                                       : used->gang_programs;
     used->found = used->found || memcmp(member->uuid, used->from, 16) == 0;

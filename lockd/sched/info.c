@@ -277,7 +277,7 @@ void sched_visit(const struct sched *sched, sched_visit_device *visit_device,
         lockd_each (const struct sched_member, member, &each->members, of_device) {
             const struct gs_wire_client client = describe_member(member, now_ns);
 
-            visit_member(context, &device, member->client->owner, &client);
+            visit_member(context, member->client->owner, &client);
         }
     }
 }
@@ -288,7 +288,7 @@ void sched_visit_client(const struct sched_client *client, sched_visit_member *v
     lockd_each (const struct sched_member, member, &client->members, of_client) {
         const struct gs_wire_client wire = describe_member(member, now_ns);
 
-        visit(context, NULL, client->owner, &wire);
+        visit(context, client->owner, &wire);
     }
 }
 

@@ -209,7 +209,7 @@ struct sched_why sched_client_why(const struct sched_client *client, const uint8
  * flags; the header, process, user, name and version of a client are 0. owner: as given to
  * sched_client_add(). */
 typedef void sched_visit_device(void *context, const struct gs_wire_device *device);
-typedef void sched_visit_member(void *context, const struct gs_wire_device *device, void *owner,
+typedef void sched_visit_member(void *context, void *owner,
                                 const struct gs_wire_client *client);
 void sched_visit(const struct sched *sched, sched_visit_device *device,
                  sched_visit_member *member, void *context, uint64_t now_ns);
@@ -217,6 +217,6 @@ void sched_visit(const struct sched *sched, sched_visit_device *device,
 typedef void sched_visit_total(void *context, const struct gs_wire_totals *totals);
 void sched_visit_totals(const struct sched *sched, sched_visit_total *visit, void *context,
                         uint64_t now_ns);
-/* ... for one program, on each of its devices; without the device. */
+/* ... for one program, on each of its devices. */
 void sched_visit_client(const struct sched_client *client, sched_visit_member *visit,
                         void *context, uint64_t now_ns);

@@ -367,15 +367,13 @@ static void look_for_halt(struct gs_wire_client *client)
         client->condition = conditions[halt];
 }
 
-static void visit_member(void *context, const struct gs_wire_device *device, void *owner,
-                         const struct gs_wire_client *client)
+static void visit_member(void *context, void *owner, const struct gs_wire_client *client)
 {
     const struct lockd_connection *connection = owner, *other;
     const struct sched_why why =
         sched_client_why(connection->client, client->uuid, lockd_now());
     struct gs_wire_client message = *client;
 
-    (void)device;
     describe_program(&message, connection);
     other = why.owner;
     message.waits_why = why.why;
@@ -438,10 +436,9 @@ void lockd_status_send(struct lockd_connection *connection)
 
 /* --- accounts --- */
 
-static void add_member(void *context, const struct gs_wire_device *device, void *owner,
-                       const struct gs_wire_client *client)
+static void add_member(void *context, void *owner, const struct gs_wire_client *client)
 {
-    (void)device, (void)owner;
+    (void)owner;
     lockd_account_count(context, client);
 }
 

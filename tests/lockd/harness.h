@@ -260,12 +260,10 @@ static inline void harness_ignore(void *context, const struct gs_wire_device *in
     (void)info;
 }
 
-static inline void harness_member(void *context, const struct gs_wire_device *device,
-                                  void *owner, const struct gs_wire_client *info)
+static inline void harness_member(void *context, void *owner, const struct gs_wire_client *info)
 {
     struct harness_look *look = context;
 
-    (void)device;
     if (owner != look->owner)
         return;
     look->condition = (enum gs_condition)info->condition;

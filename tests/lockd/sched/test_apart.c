@@ -55,12 +55,10 @@ struct seen {
     bool apart;
 };
 
-static void look_at_apart(void *context, const struct gs_wire_device *device, void *owner,
-                          const struct gs_wire_client *info)
+static void look_at_apart(void *context, void *owner, const struct gs_wire_client *info)
 {
     struct seen *seen = context;
 
-    (void)device;
     if (owner == seen->owner)
         seen->apart = (info->flags & GS_CLIENT_APART) != 0;
 }

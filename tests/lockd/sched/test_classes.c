@@ -208,12 +208,10 @@ struct yielded_look {
     uint64_t ns;
 };
 
-static void look_at_yielded(void *context, const struct gs_wire_device *device, void *owner,
-                            const struct gs_wire_client *info)
+static void look_at_yielded(void *context, void *owner, const struct gs_wire_client *info)
 {
     struct yielded_look *look = context;
 
-    (void)device;
     if (owner == look->owner)
         look->ns = info->yielded_ns;
 }

@@ -18,24 +18,26 @@ static void moves_to(struct harness *h, int who, uint8_t device)
 struct seen {
     const void *owner;
     struct gs_wire_client client;
-    struct gs_wire_device device;
-    uint64_t gpu_ns[2]; /* of both devices */
+    struct gs_wire_device device, last; /* last: that was visited */
+    uint64_t gpu_ns[2];                 /* of both devices */
 };
 
 static void see_device(void *context, const struct gs_wire_device *device)
 {
-    ((struct seen *)context)->gpu_ns[device->uuid[0] & 1] = device->gpu_ns;
+    struct seen *seen = context;
+
+    seen->gpu_ns[device->uuid[0] & 1] = device->gpu_ns;
+    seen->last = *device;
 }
 
-static void see_client(void *context, const struct gs_wire_device *device, void *owner,
-                       const struct gs_wire_client *client)
+static void see_client(void *context, void *owner, const struct gs_wire_client *client)
 {
     struct seen *seen = context;
 
     if (owner != seen->owner)
         return;
     seen->client = *client;
-    seen->device = *device;
+    seen->device = seen->last;
 }
 
 static struct seen see_program(const struct harness *h, int who)
