@@ -374,18 +374,14 @@ static void shorten_debts(struct sched_party *party, double part)
 static uint64_t ahead_at(const struct sched_party *head, const struct sched_party *holder,
                          uint64_t now)
 {
-    if (!holder->gang->runs || head->turn.interrupted)
+    /* not the turn for which its own was ended; two gangs would end each other's turns for ever */
+    if (!holder->gang->runs ||
+        (head->turn.interrupted && head->wait.behind_arrival == holder->wait.arrival) ||
+        (is_assembling(head) && holder->gang->party_count != 1))
         return LOCKD_NEVER;
-    if (is_assembling(head)) {
-        if ((!head->bursts.first && head->wait.queued.key % CLASSES != FIRST) ||
-            holder->gang->party_count != 1)
-            return LOCKD_NEVER; /* two gangs would never stop ending each other's turns */
-        /* one that waits until it can pay lets another pass, and may not end its turn for it */
-        return head->bursts.first ? sched_share_ahead_at(head, holder, now) : now;
-    }
-    if (!head->bursts.first)
-        return LOCKD_NEVER;
-    return sched_share_ahead_at(head, holder, now);
+    if (head->bursts.first)
+        return sched_share_ahead_at(head, holder, now);
+    return is_assembling(head) && head->wait.queued.key % CLASSES == FIRST ? now : LOCKD_NEVER;
 }
 
 /* What it was stopped in has come to its end. */

@@ -424,7 +424,12 @@ static uint64_t older_at(const struct sched_party *head, const struct sched_part
 uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched_party *holder,
                               uint64_t now)
 {
-    return sched_max(older_at(head, holder, now), pays_at(head, now));
+    const uint64_t older = older_at(head, holder, now);
+
+    /* the turn of a program that goes first takes nothing from the others, of which `head` is one */
+    if (holder->share.first && !head->share.first)
+        return older;
+    return sched_max(older, pays_at(head, now));
 }
 
 /* An unproven party does not go first by the account. But it is young again when what its user's

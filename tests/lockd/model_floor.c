@@ -18,10 +18,12 @@
 #define TOLERANCE 0.9
 #define SLACK     (1000 * NS_PER_MS)
 
-/* A party that goes first, and has not run for too long since. */
+/* A party that goes first, and has not run for too long since. The account stands as of the last plan,
+ * which knew how long it would last. */
 static bool is_ahead(const struct sched_party *party, uint64_t now)
 {
-    return party->share.first && (!party->turn.held || sched_share_goes_on(party, now));
+    return party->share.first && (!party->turn.held || (sched_share_goes_on(party, now) &&
+                                                        now < party->device->share.off_until));
 }
 
 static bool is_batch(const struct sched_party *party, uint64_t now)

@@ -447,6 +447,28 @@ static void new_one_waits_until_one_that_began_with_it_is_older_by_far(void **st
     assert_in_range(run_burst(h, 200 * MS, STEP, &ran), older - STEP, older + 5 * STEP);
 }
 
+/* Of three that begin together the third ends the turn of the second, which has ended that of the first.
+ * The first ends the turn of the third, once that is older by far than itself. */
+static void new_one_that_was_stopped_waits_for_no_whole_turn_of_a_third(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[3] = {0}, older;
+
+    for (int who = 0; who < 3; who++)
+        say_state(h, who, W, 8 * GIB, 0);
+    older = AGE_STEP * sched_device_switch(device_of(h));
+    while (ran[0] <= older + 5 * STEP) {
+        for (int who = 0; who < 3; who++) {
+            step_training(h, who);
+            ran[who] += is_running(h, who) ? STEP : 0;
+        }
+        pass_time(h, STEP);
+        assert_in_range(ran[2], 0, 3 * older + 10 * STEP);
+    }
+    assert_in_range(ran[1], older - 5 * STEP, older + 5 * STEP);
+    assert_in_range(ran[2], 3 * older - 5 * STEP, 3 * older + 10 * STEP);
+}
+
 /* A user who starts a program again and again: each is new, and ends a turn. */
 static void new_ones_in_a_row_leave_the_floor(void **state)
 {
@@ -542,6 +564,7 @@ int main(void)
         scenario(credit_spent_by_one_user_is_not_waited_for_by_another),
         scenario(new_one_goes_at_once_where_the_other_one_has_long_computed),
         scenario(new_one_waits_until_one_that_began_with_it_is_older_by_far),
+        scenario(new_one_that_was_stopped_waits_for_no_whole_turn_of_a_third),
         scenario(new_ones_in_a_row_leave_the_floor),
     };
 
