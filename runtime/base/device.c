@@ -204,7 +204,7 @@ bool gs_context_add_green(CUcontext handle, CUcontext home, struct gs_device *de
     return add_context(handle, home, device);
 }
 
-static struct gs_context *find_context(CUcontext handle)
+struct gs_context *gs_context_find(CUcontext handle)
 {
     struct gs_context *context;
 
@@ -213,11 +213,6 @@ static struct gs_context *find_context(CUcontext handle)
             atomic_load_explicit(&context->handle, memory_order_acquire) == handle)
             return context;
     return NULL;
-}
-
-const struct gs_context *gs_context_find(CUcontext handle)
-{
-    return find_context(handle);
 }
 
 _Atomic(bool) gs_any_suspect GS_ZERO_IN_CHILD;
@@ -255,7 +250,7 @@ void gs_context_failed(CUcontext handle, CUresult result)
 
     if (!may_be_final(result) ||
         (handle == NULL && gs_driver.cuCtxGetCurrent(&handle) != CUDA_SUCCESS) ||
-        find_context(handle) == NULL)
+        gs_context_find(handle) == NULL)
         return;
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
         atomic_store_explicit(&context->suspect, true, memory_order_relaxed);
@@ -265,7 +260,7 @@ void gs_context_failed(CUcontext handle, CUresult result)
 CUresult gs_context_ask(CUcontext handle)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* a capture goes on beside it */
-    struct gs_context *context = find_context(handle);
+    struct gs_context *context = gs_context_find(handle);
     CUcontext current = NULL;
     CUdeviceptr probe;
     CUresult result;

@@ -216,7 +216,7 @@ bool gs_context_add(CUcontext handle, struct gs_device *device);
 bool gs_context_add_green(CUcontext handle, CUcontext home, struct gs_device *device);
 
 /* The record of a context; NULL: none. Any thread. */
-const struct gs_context *gs_context_find(CUcontext handle);
+struct gs_context *gs_context_find(CUcontext handle);
 
 /* The context to which work and memory of this one belong: itself, or the primary one of a green
  * context. A green context can be current to one thread only, so we never enter a green context.
