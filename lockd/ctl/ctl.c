@@ -6,6 +6,7 @@
 #include "lockd/ctl/ctl.h"
 #include "common/fd.h"
 
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -230,6 +231,22 @@ enum ctl_exit ctl_done(enum ctl_exit code)
         return code;
     fprintf(stderr, "gpusharectl: cannot write to standard output: %s\n", strerror(errno));
     return code == CTL_OK ? CTL_FAILED : code;
+}
+
+volatile int ctl_interrupted;
+
+static void on_signal(int number)
+{
+    (void)number;
+    ctl_interrupted = 1;
+}
+
+void ctl_catch_interrupts(void)
+{
+    const struct sigaction action = {.sa_handler = on_signal};
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
 }
 
 void ctl_print_usage(const struct ctl_command *command, FILE *out)

@@ -96,6 +96,9 @@ enum ctl_exit ctl_refused(const struct gs_wire_end *end);
 enum ctl_exit ctl_fail(const struct ctl *ctl);
 /* Flushes the output. Returns code, unless it could not be written. */
 enum ctl_exit ctl_done(enum ctl_exit code);
+/* Not 0: SIGINT or SIGTERM has come, which ctl_catch_interrupts() catches. */
+extern volatile int ctl_interrupted;
+void ctl_catch_interrupts(void);
 /* "usage: gpusharectl NAME [--OPTION] ARGUMENTS" */
 void ctl_print_usage(const struct ctl_command *command, FILE *out);
 /* Prints an error in the command line, and the usage line of the command that runs. */

@@ -228,11 +228,6 @@ int ctl_json_put(json_t *root, size_t flags)
     return code;
 }
 
-int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer)
-{
-    return ctl_json_put(ctl_json_status(ctl, answer), JSON_INDENT(2));
-}
-
 /* "rates": one object for each program on each device. */
 int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
                  const struct ctl_answer *before, uint64_t elapsed_ns)

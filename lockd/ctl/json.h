@@ -16,7 +16,6 @@ struct json_t *ctl_json_text(const char *bytes);
 struct json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer);
 /* Prints the object, and frees it. 0 or -ENOMEM. */
 int ctl_json_put(struct json_t *root, size_t flags);
-int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer);
 /* Prints it on one line, with the rates since `before`. */
 int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
                  const struct ctl_answer *before, uint64_t elapsed_ns);

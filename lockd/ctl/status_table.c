@@ -11,6 +11,7 @@
 #include "lockd/ctl/json.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <limits.h>
 #include <string.h>
 #include <time.h>
@@ -412,7 +413,7 @@ enum ctl_exit ctl_status_show(struct ctl *ctl, bool json, bool without,
     ctl_pods_look(&answer);
     if (!json)
         print(&answer);
-    else if (ctl_json_print(ctl, &answer) != 0)
+    else if (ctl_json_put(ctl_json_status(ctl, &answer), JSON_INDENT(2)) != 0)
         exit_code = CTL_FAILED;
     ctl_answer_deinit(&answer);
     return ctl_done(exit_code);

@@ -28,9 +28,11 @@ static uint64_t read_own_limit(void)
 /* The limit of a daemon that this program would start; 0: it is another user's program. */
 static uint64_t read_limit_through(uid_t uid, pid_t pid)
 {
-    const uint64_t limit = uid == geteuid() ? lockd_inherited_descriptors((int32_t)pid) : 0;
+    struct rlimit limit;
 
-    return limit < LOCKD_DESCRIPTORS_MAX ? limit : LOCKD_DESCRIPTORS_MAX;
+    if (uid != geteuid() || pid <= 0 || prlimit(pid, RLIMIT_NOFILE, NULL, &limit) != 0)
+        return 0;
+    return limit.rlim_max < LOCKD_DESCRIPTORS_MAX ? limit.rlim_max : LOCKD_DESCRIPTORS_MAX;
 }
 
 static uint64_t read_limit_of(const struct lockd_connection *connection)

@@ -403,13 +403,6 @@ void lockd_inherited_drop(void)
     reset_oom_score();
 }
 
-uint64_t lockd_inherited_descriptors(int32_t pid)
-{
-    struct rlimit limit;
-
-    return pid > 0 && prlimit(pid, RLIMIT_NOFILE, NULL, &limit) == 0 ? limit.rlim_max : 0;
-}
-
 static void close_inherited(const struct lockd_sockets *sockets)
 {
     DIR *folder = opendir("/proc/self/fd");

@@ -50,9 +50,6 @@ void lockd_inherited_signals(void);
  * limits, nice value, scheduling policy, processors, I/O priority and OOM score, as far as
  * the process may change them. The administrator sets those of a service, which keeps them. */
 void lockd_inherited_drop(void);
-/* The number of descriptors to which a process may raise its limit; 0: not known, since it is
- * another user's. */
-uint64_t lockd_inherited_descriptors(int32_t pid);
 /* Goes to the background. The caller's process ends with 0 once the daemon listens; the daemon
  * has a session of its own, / as its folder, no inherited descriptors and no terminal. 0 in the
  * daemon, or -errno. */

@@ -15,7 +15,6 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -132,14 +131,6 @@ struct serve {
     uint64_t answered;        /* when it arrived */
     struct nvml *nvml;        /* NULL until the first look */
 };
-
-static volatile int ended;
-
-static void on_signal(int number)
-{
-    (void)number;
-    ended = 1;
-}
 
 /* A random number of NUMBER_BYTES as hexadecimal text. 0 or -errno. */
 static int make_number(char *text, struct gs_err *err)
@@ -438,15 +429,13 @@ static int read_token(struct serve *serve, const char *path)
 static enum ctl_exit run_server(struct serve *serve, int listener)
 {
     const struct http_handler handler = {answer_request, take_sample, TICK_MS, serve};
-    const struct sigaction action = {.sa_handler = on_signal};
     int code;
 
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    ctl_catch_interrupts();
     serve->ctl->patience_s = 2; /* a daemon that hangs must not block the page for long */
     take_sample(serve);
     ctl_done(CTL_OK); /* prints the address; serves even if no process reads it */
-    code = http_serve(listener, &handler, &ended);
+    code = http_serve(listener, &handler, &ctl_interrupted);
     return code == 0 ? CTL_OK : CTL_FAILED;
 }
 

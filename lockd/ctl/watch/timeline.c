@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -208,14 +207,6 @@ void ctl_timeline_deinit(struct ctl_timeline *timeline)
 #define SLICE_MS 200
 #define TRACE_NS 10000000000u /* unless another duration is given */
 
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
-
 /* The target of the recording. */
 struct place {
     const char *path; /* NULL: standard output */
@@ -272,7 +263,7 @@ static int record_events(struct ctl *ctl, int fd, uint64_t duration_ns,
     lockd_wire_header(&wish.header, GS_WIRE_TRACE);
     if (send(fd, &wish, sizeof wish, MSG_NOSIGNAL) < 0 && errno != EPIPE)
         code = gs_err_errno(&ctl->err, -errno, "%s: cannot send the request", ctl->path);
-    while (code == 0 && interrupted == 0) {
+    while (code == 0 && ctl_interrupted == 0) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
 
         if (poll(&ready, 1, SLICE_MS) > 0)
@@ -303,7 +294,6 @@ static int open_place(struct ctl *ctl, const char *path, struct place *place)
 
 enum ctl_exit ctl_trace_write(struct ctl *ctl, const char *path, uint64_t duration_ns)
 {
-    const struct sigaction action = {.sa_handler = on_signal};
     GS_CLOSE_FD int fd = ctl_connect(ctl);
     struct ctl_timeline timeline = {0};
     struct place place;
@@ -311,8 +301,7 @@ enum ctl_exit ctl_trace_write(struct ctl *ctl, const char *path, uint64_t durati
 
     if (fd < 0)
         return ctl_fail(ctl);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    ctl_catch_interrupts();
     if (open_place(ctl, path, &place) != 0) {
         ctl_fail(ctl);
         return CTL_FAILED;
