@@ -336,14 +336,16 @@ static void pay_for(struct sched_party *party, uint64_t ns)
     sched_share_charge(party, ns, party->time.counted_at);
 }
 
-/* A turn of full length pays nothing for its switch, one of no length all of it. A party that
- * did not come to run, and was not interrupted, pays for the time that others waited for it. */
+/* A turn of full length pays nothing for its switch, one of no length all of it; one beside others, for
+ * which nobody stopped, nothing. A party that did not come to run, and was not interrupted, pays for
+ * the time that others waited for it. */
 static void charge_turn(struct sched_party *party)
 {
     const uint64_t length = sched_max(party->turn.length, 1);
     const uint64_t missing = sched_less(length, party->time.ran) * 100 / length;
 
-    if (party->device->turns.waiters && !party->turn.interrupted && !party->share.first)
+    if (party->device->turns.waiters && !party->turn.interrupted && !party->turn.backfilled &&
+        !party->share.first)
         party->fair.virtual_ns += switch_charge(party, party->turn.interrupts) * missing / 100;
     if (party->turn.interrupts && party->turn.started == 0 && !party->turn.interrupted)
         pay_for(party, sched_less(party->time.counted_at, party->turn.cleared));

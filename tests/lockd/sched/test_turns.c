@@ -150,18 +150,23 @@ static void small_program_runs_beside_the_holder(void **state)
 static void backfilled_gives_way_to_the_head(void **state)
 {
     struct harness *h = *state;
+    const struct sched_party *small;
+    uint64_t had;
 
     go_in_turn(h, 3);
     run_with(h, 0, 6 * GIB);
     say_state(h, 1, W, 8 * GIB, 0);
     pass_time(h, quantum_of(h) - 100 * MS);
     run_with(h, 2, 4 * GIB); /* past client 1, which needs more than client 2 leaves */
+    small = sched_member_find(h->client[2].client, h->client[2].state.uuid)->party;
+    had = small->fair.virtual_ns;
     pass_time(h, 200 * MS);
     assert_false(has_run(h, 0));
     assert_false(has_run(h, 2)); /* long before its own quantum is over */
     say_state(h, 0, W, 6 * GIB, 6 * GIB);
     say_state(h, 2, W, 4 * GIB, 4 * GIB);
     assert_true(has_run(h, 1));
+    assert_in_range(small->fair.virtual_ns, had, had + 200 * MS); /* not for the switch, too */
 }
 
 static void turns_of_three_are_in_order(void **state)
