@@ -6,7 +6,6 @@
 # Tests that take half a minute and more (label slow) run with --all, or when -R names tests.
 # A sanitizer's build leaves out the tests that gain nothing there (label unsanitized, HACKING.md). Three tests run at a time on
 # two processors (GS_TEST_JOBS), because many of them mostly wait.
-# GS_TEST_TRIES=2: a test that failed runs once more, and only counts as failed if it fails again; ctest shows both.
 # The last line counts: "N passed, N failed, N skipped"; exit 0 only if nothing failed.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -51,7 +50,6 @@ for preset in "${presets[@]}"; do
     [ "$preset" = dev ] || leave=unsanitized
     [ "$slow" = run ] || leave+="${leave:+|}slow"
     ctest --test-dir "build/$preset" --output-on-failure --output-junit "$result" -j "${GS_TEST_JOBS:-$(($(nproc) * 3 / 2))}" \
-        --repeat "until-pass:${GS_TEST_TRIES:-1}" \
         "${filter[@]}" ${leave:+-LE "^($leave)\$"} || true
     results+=("$result")
 done
