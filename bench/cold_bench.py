@@ -17,7 +17,7 @@ With --before BUILD the first run of each case is also made with the older build
 import statistics
 import time
 
-from harness import GIB, MIB, Bench, Failed, end, main, options, row, write
+from harness import GIB, MIB, Bench, Failed, end, main, options, row, touch_host, write
 from interactive_bench import BATCH, alone, arrivals, ideal, quantile, request_line
 
 GOALS = {"p50": (0.5, 1.2), "p99": (0.99, 1.5)}
@@ -142,6 +142,7 @@ def body():
     with Bench(how.build) as bench:
         card, _, bus = bench.facts(how.bus_mib * MIB)
         work = Work(bench, how)
+    touch_host(2 * (work.memory["training"] + max(SERVERS.values()) * work.memory["server"]))
     print(f"a request {work.request_ns / 1e6:.0f} ms, a cell with its start {work.cell_ns / 1e9:.2f} s; bus {bus['h2d'] / 1e9:.1f} GB/s; "
           f"ratios: p50 (at most 1.2), p99 (1.5); training at least {TRAINING_GOAL}", flush=True)
     for case in cases:

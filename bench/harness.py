@@ -4,6 +4,8 @@ told what to do by lines, results. Standard library only; the card is a real one
 import argparse
 import datetime
 import json
+import mmap
+import multiprocessing
 import os
 import random
 import select
@@ -30,6 +32,21 @@ def find_build(given=None):
         if os.access(os.path.join(folder, "rewriter", "gpushare-patch"), os.X_OK):
             return os.path.abspath(folder)
     raise Failed(f"no gpushare-patch in {given or 'build/gpu or build/dev'}; build (./test.sh) or carry build/gpu (tests/gpu/bundle.sh)")
+
+
+def touch(nbytes):
+    with mmap.mmap(-1, nbytes) as memory:
+        for offset in range(0, nbytes, MIB):
+            memory[offset:offset + MIB] = b"\1" * MIB
+
+
+def touch_host(nbytes):
+    """The memory of a virtual machine may be made as it is touched first, which takes seconds: here, and not while something is timed.
+    At most half of what is available."""
+    nbytes = min(nbytes, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+    jobs = os.cpu_count()
+    with multiprocessing.Pool(jobs) as pool:
+        pool.map(touch, [max(1, int(nbytes) // jobs // MIB) * MIB] * jobs, chunksize=1)
 
 
 class Bench:
