@@ -39,7 +39,10 @@ class TraceTest(CtlCase):
 
         def is_connected():
             folder = f"/proc/{recording.pid}/fd/"
-            return any(os.readlink(folder + fd).startswith("socket:") for fd in os.listdir(folder))
+            try:
+                return any(os.readlink(folder + fd).startswith("socket:") for fd in os.listdir(folder))
+            except FileNotFoundError:  # it has just closed a file
+                return False
         wait_for(is_connected, PATIENCE, "gpusharectl to connect")
         self.wait_for_events(recording)
         return recording
