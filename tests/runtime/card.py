@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A simulated card of its own with its own gpushare-lockd, for the tests of runtime/ (standard library only)."""
+import ctypes
 import json
 import os
 import select
@@ -15,6 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from kit import OPTIONS, BuildTest, check, daemons_of, main, sanitized  # noqa: E402,F401  (in the folder above, for the scripts)
 
 MIB = 1 << 20
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 PATIENCE = 120  # seconds: what comes at once on an idle machine, on one that is busy with other things
 
 
@@ -26,6 +28,13 @@ def wait_for(condition):
             return False
         time.sleep(0.01)
     return True
+
+
+def private_run():
+    """Gives this process a /run of its own, in which no daemon of the machine or of another test is. False: it may not."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return os.geteuid() == 0 and libc.unshare(CLONE_NEWNS) == 0 and libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) == 0 and \
+        libc.mount(b"none", b"/run", b"tmpfs", 0, b"mode=755") == 0
 
 
 def daemon_script(card, idle_exit):

@@ -8,7 +8,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from card import BuildTest, Card, daemons_of, main, wait_for  # noqa: E402
+from card import BuildTest, Card, daemons_of, main, private_run, wait_for  # noqa: E402
 from other_user import is_reachable, make_folder  # noqa: E402
 
 NOBODY, SOME_GROUP = 65534, 54000
@@ -48,6 +48,8 @@ class CleanStart(BuildTest):
         os.chmod(program, 0o4755)
         if os.statvfs(folder).f_flag & os.ST_NOSUID or not is_reachable(os.path.join(self.build, "runtime")):
             self.skipTest(f"{folder} is mounted nosuid, or others may not read {self.build}")
+        if not private_run():
+            self.skipTest("it takes a mount namespace: a daemon at /run/gpushare would serve the program")
         place = f"/tmp/gpushare-{NOBODY}/lockd.sock"
         with Card(self.build, memory="256MiB", daemon=False) as card:
             os.chown(card.folder, NOBODY, NOBODY)

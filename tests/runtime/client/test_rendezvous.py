@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One daemon for one user, however its programs were started: with XDG_RUNTIME_DIR, without, with one that is not there or another
 user's; beside a service, and many at once. Needs root, for a /run of its own and a user that nobody else is. test_rendezvous.py --build DIR"""
-import ctypes
 import json
 import os
 import select
@@ -15,11 +14,10 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from card import BuildTest, check, main  # noqa: E402
+from card import BuildTest, check, main, private_run  # noqa: E402
 
 USER = 61000 + os.getpid() % 1900 * 2  # of this run alone: it has a place in /tmp
 OTHER = USER + 1
-CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 PATIENCE = 120
 SYSTEM, USUAL, COMMON = "/run/gpushare", f"/run/user/{USER}", f"/tmp/gpushare-{USER}"
 
@@ -139,12 +137,6 @@ def meet(scene, title, *environments, daemon=None):
           f"{title}: one daemon: {scene.daemons()}")
     said = [scene.said(program) for program in list(scene.programs)]
     check(not any(said), f"{title}: nothing is said: {said}")
-
-
-def private_run():
-    libc = ctypes.CDLL(None, use_errno=True)
-    return os.geteuid() == 0 and libc.unshare(CLONE_NEWNS) == 0 and libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) == 0 and \
-        libc.mount(b"none", b"/run", b"tmpfs", 0, b"mode=755") == 0
 
 
 class Rendezvous(BuildTest):
