@@ -312,37 +312,16 @@ static bool has_several_users(const struct sched_device *device)
     return false;
 }
 
-/* After a restart it can be told only when all that held something from an earlier daemon have
- * come back. */
-static bool is_settling(const struct sched_device *device, uint64_t now)
-{
-    return device->measure.restarted && now - device->sched->created < RETURN_WINDOW;
-}
-
 /* Whether external may be less than is known: somebody says so, or the card has not been asked since
  * a program did. */
 static bool may_fall(const struct sched_device *device, uint64_t now)
 {
     const struct sched_device_measure *measure = &device->measure;
 
-    if (is_settling(device, now))
-        return true;
-    if (card_answers(device, now))
-        return measure->card_at <= measure->asked_at ||
+    if (card_answers(device, now)) /* an answer may be from a moment before */
+        return measure->card_at <= measure->asked_at + EXTERNAL_CONFIRM ||
                (measure->card_denies && measure->card_value < measure->external);
     return measure->doubt.by != NULL && measure->doubt.value < measure->external;
-}
-
-void sched_measure_asked(struct sched_member *member, uint32_t number, uint64_t now)
-{
-    struct sched_device_measure *measure = &member->device->measure;
-
-    if (number == member->report.asked)
-        return;
-    member->report.asked = number;
-    if (measure->asked_at == 0 &&
-        (card_answers(member->device, now) || may_fall(member->device, now)))
-        measure->asked_at = now;
 }
 
 void sched_measure_answer(struct sched_device *device, uint64_t now)
@@ -371,6 +350,30 @@ static void bound_external(const struct sched_device *device, uint64_t device_fr
                                                                   device->books.sum.loose +
                                                                   departed_bytes(device))),
                   device->measure.total);
+}
+
+/* The card is asked only if the member's own figure says that there is more, or it has none. */
+void sched_measure_asked(struct sched_member *member, const struct gs_wire_state *state,
+                         uint64_t now)
+{
+    struct sched_device *device = member->device;
+    struct sched_device_measure *measure = &device->measure;
+    uint64_t least, most;
+
+    if (state->asked == member->report.asked)
+        return;
+    member->report.asked = state->asked;
+    bound_external(device, state->device_free, now, &least, &most);
+    if (measure->asked_at == 0 &&
+        (card_answers(device, now) ? most < measure->external : may_fall(device, now)))
+        measure->asked_at = now;
+}
+
+/* After a restart it can be told only when all that held something from an earlier daemon have
+ * come back. */
+static bool is_settling(const struct sched_device *device, uint64_t now)
+{
+    return device->measure.restarted && now - device->sched->created < RETURN_WINDOW;
 }
 
 static void measure_external(struct sched_member *member, uint64_t device_free, uint64_t now)

@@ -16,7 +16,8 @@ void sched_measure_card(struct sched_device *device, const struct sched_card *ca
                         uint64_t now);
 /* The member's newest question whether the capacity holds, with a report that has been taken in. It is
  * answered by the next target, once nothing says that there may be more. */
-void sched_measure_asked(struct sched_member *member, uint32_t number, uint64_t now);
+void sched_measure_asked(struct sched_member *member, const struct gs_wire_state *state,
+                         uint64_t now);
 void sched_measure_answer(struct sched_device *device, uint64_t now);
 /* Asks members that can tell, when it is time to. Returns whether turns are to be planned anew, since
  * other programs count as late. */

@@ -273,7 +273,7 @@ int sched_state(struct sched_client *client, const struct gs_wire_state *state, 
         member_report(member, state, now_ns);
     }
     sched_measure_report(member, state, now_ns);
-    sched_measure_asked(member, state->asked, now_ns);
+    sched_measure_asked(member, state, now_ns);
     sched_host_report(member, state, now_ns);
     sched_agenda_plan(member->device);
     sched_plan(client->sched, now_ns);

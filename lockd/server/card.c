@@ -142,6 +142,10 @@ uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
         lockd_card_stop(cards);
         return LOCKD_NEVER;
     }
+    if (pause < cards->pause) { /* a program asks meanwhile */
+        cards->at -= cards->pause - pause;
+        cards->pause = pause;
+    }
     if (now < cards->at)
         return cards->at;
     if (cards->nvml == NULL)
@@ -159,8 +163,14 @@ uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
     remark = nvml_remark(cards->nvml);
     if (remark != NULL)
         lockd_log(LOCKD_LOG_WARNING, "%s", remark);
-    cards->at = now + (nvml_descriptor(cards->nvml) < 0      ? ABSENT_NS
-                       : cards->asked && cards->wait < pause ? cards->wait
-                                                             : pause);
+    cards->pause = 0;
+    if (nvml_descriptor(cards->nvml) < 0) {
+        cards->at = now + ABSENT_NS;
+    } else if (cards->asked && cards->wait < pause) {
+        cards->at = now + cards->wait;
+    } else {
+        cards->at = now + pause;
+        cards->pause = lockd_lesser(pause, sched_card_pause(server->scheduler, now));
+    }
     return cards->at;
 }

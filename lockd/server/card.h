@@ -17,6 +17,7 @@ struct lockd_cards {
     uint64_t told;     /* the number of the newest answer; 0: none */
     bool asked;        /* the next answer is to a question of a moment ago */
     uint64_t wait;     /* ... until the next look for it */
+    uint64_t pause;    /* from the last look to `at`, if a program may shorten it; or 0 */
 };
 
 /* Asks when it is time to, and tells the scheduler the newest answer. Returns when to ask again. */

@@ -389,9 +389,49 @@ static void lies_of_too_much_free_memory_take_no_reserve(void **state)
     assert_true(before != 0 && sched_device_reserve(device_of(h)) == before);
 }
 
+/* A program that asks before it refuses memory waits for the card only if its own figure says that there is more. */
+static void question_waits_for_the_card_if_there_seems_to_be_more(void **state)
+{
+    struct harness *h = *state;
+
+    is_of_user(h, 0, 1);
+    is_of_user(h, 8, 7);
+    for (int i = 0; i < 4; i++) {
+        h->free_bytes = i == 0 ? 10 * GIB : 6 * GIB;
+        say_state(h, 0, 0, 0, 0);
+        say_state(h, 8, 0, 0, 0);
+        card_says(h, h->free_bytes);
+    }
+    pass_time(h, 2 * SILENT);
+    card_says(h, 6 * GIB);
+    assert_int_equal(device_of(h)->measure.external, 4 * GIB);
+    h->client[0].state.asked++;
+    say_state(h, 0, 0, 0, 0);
+    assert_int_equal(h->client[0].target.answered, h->client[0].state.asked);
+    assert_true(sched_card_pause(h->sched, h->now) >= 1000 * MS);
+
+    h->free_bytes = 10 * GIB;
+    h->client[0].state.asked++;
+    say_state(h, 0, 0, 0, 0);
+    assert_true(sched_card_pause(h->sched, h->now) < 1000 * MS);
+    pass_time(h, 10 * MS);
+    sched_card(
+        h->sched,
+        &(struct sched_card){.total = h->total, .free = 6 * GIB, .shown = shows, .context = h},
+        h->now); /* as it was before the question */
+    harness_take(h);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(h->client[0].target.answered, h->client[0].state.asked - 1);
+        card_says(h, 10 * GIB);
+    }
+    assert_int_equal(h->client[0].target.answered, h->client[0].state.asked);
+    assert_in_range(h->client[0].target.capacity, 9 * GIB, 10 * GIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        scenario(question_waits_for_the_card_if_there_seems_to_be_more),
         scenario(lies_of_several_programs_of_one_user_bound_no_other),
         scenario(lies_before_a_newcomer_refuse_it_no_memory),
         scenario(external_of_two_users_that_agree_counts),

@@ -61,6 +61,21 @@ static void capacity_that_may_rise_is_told_when_that_is_decided(void **state)
     }
 }
 
+/* What programs say then is not used until all are back, so waiting would tell nobody more. */
+static void question_after_a_restart_is_answered_at_once(void **state)
+{
+    struct harness *h = *state;
+
+    h->client[0].state.target_seq = 5;
+    h->free_bytes = 8 * GIB;
+    say_state(h, 0, 0, 0, 0);
+    pass_time(h, RESTART_SETTLE);
+    h->client[0].state.asked++;
+    say_state(h, 0, 0, 0, 0);
+    assert_true(device_of(h)->measure.restarted && h->now < RETURN_WINDOW);
+    assert_int_equal(h->client[0].target.answered, h->client[0].state.asked);
+}
+
 /* A program that does not answer keeps it from being known for no longer than a second. */
 static void external_the_other_does_not_answer_it_is_believed(void **state)
 {
@@ -476,6 +491,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         scenario(external_must_be_seen_by_two),
         scenario(capacity_that_may_rise_is_told_when_that_is_decided),
+        scenario(question_after_a_restart_is_answered_at_once),
         scenario(external_the_other_does_not_answer_it_is_believed),
         scenario(memory_just_taken_is_not_external_though_two_see_it),
         scenario(allocation_under_way_is_not_external),
