@@ -92,7 +92,7 @@ static bool is_answered(struct gs_device *device, uint32_t number)
     return (int32_t)(answered - number) >= 0;
 }
 
-bool gs_daemon_ask_room(struct gs_device *device)
+void gs_daemon_ask_room(struct gs_device *device)
 {
     const uint64_t until = gs_now() + ANSWER_NS;
     const uint32_t number =
@@ -100,11 +100,14 @@ bool gs_daemon_ask_room(struct gs_device *device)
     uint64_t pause = PAUSE_LEAST_NS;
 
     gs_worker_wake();
+    if (!is_answered(device,
+                     atomic_load_explicit(&device->target.waited, memory_order_relaxed)))
+        return; /* a daemon that hangs */
     while (!is_answered(device, number) && !gs_daemon_is_absent() && gs_now() < until) {
         gs_pause(pause);
         pause = pause < PAUSE_MOST_NS ? pause * 2 : PAUSE_MOST_NS;
     }
-    return is_answered(device, number);
+    atomic_store_explicit(&device->target.waited, number, memory_order_relaxed);
 }
 
 static void leave_remark(struct remark *remark, const char *text)

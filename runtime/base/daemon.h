@@ -39,8 +39,8 @@ void gs_daemon_await_target(struct gs_device *device);
 
 /* Before memory is refused for want of capacity: what the program itself has just freed (arrays, graphs)
  * may not be in the daemon's figures yet. Asks for them, and waits for the answer, for two seconds at
- * most. False: there is none. Not on the client thread. */
-bool gs_daemon_ask_room(struct gs_device *device);
+ * most, and not while an earlier question had no answer in that time. Not on the client thread. */
+void gs_daemon_ask_room(struct gs_device *device);
 
 /* A remark for gpusharectl status: gpushare does not cover a part of this program, which is
  * *partly covered* from now on, so that its memory does not move. The first one of the process is

@@ -20,8 +20,9 @@ struct gs_mover;
 struct gs_device_target {
     _Atomic(uint32_t) seq, flags;
     _Atomic(uint64_t) budget, capacity, idle_ns, shortfall, overcommit;
-    uint64_t told_capacity;            /* as the daemon sent it; client thread only */
-    _Atomic(uint32_t) asked, answered; /* gs_daemon_ask_room() */
+    uint64_t told_capacity; /* as the daemon sent it; client thread only */
+    /* gs_daemon_ask_room(): the newest question and answer, and a question whose wait is over */
+    _Atomic(uint32_t) asked, answered, waited;
 };
 
 /* Bytes. The header of range/range.c says what each is the sum of. Under gs_memory_lock. */

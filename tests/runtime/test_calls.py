@@ -240,6 +240,21 @@ class Scenes(BuildTest):
             check(code == 0 and out + err == "", f"beside another program: exit {code}: {out}{err}")
             other.end()
 
+    def test_refused_by_a_daemon_that_hangs(self):
+        """The first allocation that is refused waits for the daemon's answer; the next ones do not wait again."""
+        with Card(self.build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+            told = Told(card)
+            check(told.say("zero 4") == "ok", "4 MiB")
+            card.daemon.send_signal(signal.SIGSTOP)
+            took = []
+            for _ in range(5):
+                begun = time.monotonic()
+                check(told.say("alloc 124") == "error 2", "more than there is")
+                took.append(time.monotonic() - begun)
+            card.daemon.send_signal(signal.SIGCONT)
+            check(sum(took[1:]) < took[0], f"waited {took} s")
+            told.end()
+
     def test_given_back(self):
         given_back(self.build)
 
