@@ -22,8 +22,9 @@
 
 #define START_PAUSE_NS 200000
 #define START_NS       10000000000ull /* by then it is in the background, or has given up */
-#define TEMPORARY                                                                              \
-    75 /* Finds gpushare-lockd: where the user says, beside this library (installed or in the build
+#define TEMPORARY      75             /* exit status (EX_TEMPFAIL): trying again may help */
+
+/* Finds gpushare-lockd: where the user says, beside this library (installed or in the build
  * tree), or where it was configured to be installed. */
 static bool find_daemon(char *path, size_t size)
 {

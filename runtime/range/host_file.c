@@ -37,9 +37,8 @@ static bool in_memory;
 
 static int open_with(const char *folder, int flags)
 {
-    int fd = open(folder, O_TMPFILE | O_RDWR | flags, 0600);
-
     char path[PATH_MAX];
+    int fd = open(folder, O_TMPFILE | O_RDWR | flags, 0600);
 
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
         return fd;
