@@ -3,7 +3,9 @@
 import argparse
 import ctypes
 import os
+import signal
 import sys
+import time
 import unittest
 
 OPTIONS = argparse.Namespace()
@@ -38,6 +40,17 @@ def daemons_of(socket):
         if words[0].endswith("gpushare-lockd") and socket in words:
             found.append(int(entry))
     return found
+
+
+def resume(pid):
+    """Lets a stopped program on the simulated card go on. If it had the card's lock, another may have let it go on already, and it stops
+    once more as it releases the lock (simcuda/ledger.c), which may be after this signal."""
+    quiet = 0
+    while quiet < 5:
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.02)
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            quiet = 0 if file.read().rpartition(")")[2].split()[0] == "T" else quiet + 1
 
 
 def sanitized(build):

@@ -16,7 +16,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from fake import PATIENCE, can_connect, wait_for  # noqa: E402  (in this folder and the one above)
-from kit import daemons_of  # noqa: E402
+from kit import daemons_of, resume  # noqa: E402,F401  (for the scripts)
 
 
 def uuid(card):

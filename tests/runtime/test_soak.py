@@ -62,6 +62,7 @@ def finish(child, more, name, timeout, bounded):
             out, err = child.communicate(timeout=1)
         except subprocess.TimeoutExpired as late:
             if bounded.wrong is None and time.monotonic() < end:
+                child.send_signal(signal.SIGCONT)  # it may have stopped once more: resume() in kit.py
                 continue
             child.kill()
             out, err = child.communicate()

@@ -13,7 +13,7 @@ import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moving import PATIENCE, Cards, Service, uuid, wait_for  # noqa: E402
+from moving import PATIENCE, Cards, Service, resume, uuid, wait_for  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1))
 MIB = 1 << 20
@@ -85,7 +85,7 @@ class MoveTest(unittest.TestCase):
         code, said = cards.move(hog, 1)
         self.assertEqual(code, 1)
         self.assertRegex(said, "it does not (answer|stop)")  # on a busy machine its answer may have been under way
-        hog.send_signal(signal.SIGCONT)
+        resume(hog.pid)
         code, said = cards.move(hog, 1)
         self.assertEqual(code, 0, said)
         self.assert_right(hog)

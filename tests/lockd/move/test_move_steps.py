@@ -13,7 +13,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moving import PATIENCE, Cards, daemons_of, uuid, wait_for  # noqa: E402
+from moving import PATIENCE, Cards, daemons_of, resume, uuid, wait_for  # noqa: E402
 
 VERBOSE = "--verbose" in sys.argv
 if VERBOSE:
@@ -305,7 +305,7 @@ class StepsTest(unittest.TestCase):
         os.kill(guard, signal.SIGCONT)
         self.assertEqual(scene.finish(asker)[0], 0)
         scene.cards.kill_daemons()
-        scene.hog.send_signal(signal.SIGCONT)
+        resume(scene.hog.pid)
         scene.await_place(1)
 
     def test_next_daemon_that_hands_nothing_over(self):

@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../runtime"))
 from card import BuildTest, Card, Told, main  # noqa: E402
-from kit import DETACH, INTERRUPT, SEIZE, trace  # noqa: E402
+from kit import DETACH, INTERRUPT, SEIZE, resume, trace  # noqa: E402
 
 ALL_CHILDREN = 0x40000000  # __WALL of waitpid(2)
 
@@ -23,7 +23,7 @@ class HaltedTest(BuildTest):
             os.kill(one.child.pid, signal.SIGSTOP)
             one.until(lambda entry: entry["state"] == "stopped")
             self.assertEqual(one.entry()["state"], "stopped")
-            os.kill(one.child.pid, signal.SIGCONT)
+            resume(one.child.pid)
             one.until(lambda entry: entry["state"] != "stopped")
             self.assertNotEqual(one.entry()["state"], "stopped")
 

@@ -19,6 +19,7 @@ sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "gpu"),
 from card import MIB, OPTIONS, BuildTest, Card, Told, main, sanitized, wait_for  # noqa: E402
 from fake import TOKEN, Peer, open_message  # noqa: E402
 from ipc_told import Process  # noqa: E402
+from kit import resume  # noqa: E402
 from other_user import AS_OTHER_USER, copy_for_others, make_folder  # noqa: E402
 
 FALSE_PID = 0x3ffffff0  # of a played exporter; no process has it
@@ -144,7 +145,7 @@ class Attacks(BuildTest):
             self.assertIn(two.say(f"open {handle}"), REFUSED)
             self.assertGreater(time.monotonic() - began, WAIT / 2)
             self.assertEqual(two.say("check 0 0")[:1], ["bad"])  # it works on
-            os.kill(one.pid, signal.SIGCONT)
+            resume(one.pid)
             piece = two.word(f"open {handle}")
             self.assertEqual(two.say(f"check {piece} 1"), ["ok"])
             self.assertEqual(two.say(f"close {piece}"), ["ok"])
@@ -181,7 +182,7 @@ class Attacks(BuildTest):
             self.assertEqual(three.say(f"check {piece} 2"), ["ok"])
             large = three.word(f"alloc {40 * MIB}")
             self.assertEqual(three.say(f"fill {large} 3"), ["ok"])
-            os.kill(two.pid, signal.SIGCONT)
+            resume(two.pid)
             self.assertEqual(two.say(f"check {opened} 1"), ["ok"])
             self.assertEqual(two.say(f"close {opened}"), ["ok"])
             self.assertEqual(three.say(f"check {large} 3"), ["ok"])
@@ -196,7 +197,7 @@ class Attacks(BuildTest):
                 time.sleep(pause)
                 os.kill(two.pid, signal.SIGSTOP)
                 self.assertEqual(one.say("check 0 1"), ["ok"])
-                os.kill(two.pid, signal.SIGCONT)
+                resume(two.pid)
                 said = two.answer()
                 self.assertEqual(said[0], "ok")
                 self.assertEqual(two.say(f"close {said[1]}"), ["ok"])
