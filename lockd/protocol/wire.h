@@ -152,10 +152,7 @@ struct gs_wire_state {
     uint64_t stays;
     uint64_t loose; /* managed memory that nothing counts: any of it may be on the device */
     struct gs_wire_saved saved;
-    /* The number of the program's newest question whether the capacity still holds: it has been asked
-     * for more. The figures of this message were measured after it. */
-    uint32_t asked;
-    uint32_t unused; /* 0 */
+    uint64_t asked; /* number of its newest question for more room; all figures are newer */
 };
 
 /* Kinds of note. UNROUTED: the program is patched and used CUDA, but nothing was routed. NEWER: a
@@ -243,9 +240,8 @@ struct gs_wire_target {
     /* Report WANT off after so long without a gated call or a waiting sync, even without
      * WAITERS; 0: never. Not 0 with WAITERS. */
     uint64_t idle_ns;
-    /* Bytes of host memory that the process may have for movable memory of all devices;
-     * UINT64_MAX: no limit. If it is below host_used, host copies of memory on a device are
-     * dropped as well. */
+    /* Bytes of host memory for movable memory of all devices; UINT64_MAX: no limit. If it is below
+     * host_used, host copies of memory on a device are dropped as well. */
     uint64_t host_budget;
     uint64_t shortfall; /* bytes by which the demand of all programs on this device exceeds its
                          * capacity; 0: everything fits. Sent with other news */
@@ -254,10 +250,7 @@ struct gs_wire_target {
     uint64_t handed_bytes[GS_GIVEN_MOST]; /* bytes of each, in their order; 0 for the rest */
     uint32_t handed;                      /* how many */
     uint32_t handed_network;              /* a bit for each: network cards can reach it */
-    /* The newest question (`asked`) that this capacity answers: nothing that is known says that there is
-     * more. */
-    uint32_t answered;
-    uint32_t unused;     /* 0 */
+    uint64_t answered; /* the newest question: nothing that is known says that there is more */
     uint64_t overcommit; /* bytes that the program may have beyond the card, unless it sets that
                           * itself; UINT64_MAX: the library decides */
 };

@@ -77,7 +77,7 @@ struct sched_member {
         uint64_t loose; /* managed memory that is in none of these */
         uint64_t total; /* of the device, or the program's own limit */
         bool measures;  /* ... no limit: it has said what the driver calls free */
-        uint32_t asked; /* its newest question whether the capacity holds */
+        uint64_t asked; /* its newest question whether the capacity holds */
         uint64_t moved_out, moved_in, calls, switch_ns;
         struct gs_wire_saved saved;
     } report;
@@ -106,7 +106,7 @@ struct sched_member {
         bool doubts; /* told_capacity is without external, which only programs of another user
                       * know */
         uint64_t told_capacity; /* the device's; what is sent may be less: its limit */
-        uint32_t answered;      /* the newest question of the program that it answers */
+        uint64_t answered;      /* the newest question of the program that it answers */
         uint64_t budget, capacity, idle, host, shortfall, at;
         uint64_t unread_since; /* for so long it has echoed nothing, if it has not echoed all */
         uint64_t given; /* the largest budget that it was ever sent, or what it came with */

@@ -130,6 +130,15 @@ void lockd_card_stop(struct lockd_cards *cards)
     cards->asked = false;
 }
 
+static uint64_t time_to_look(const struct lockd_cards *cards, uint64_t pause)
+{
+    if (cards->nvml != NULL && nvml_descriptor(cards->nvml) < 0)
+        pause = ABSENT_NS;
+    else if (cards->asked)
+        pause = lockd_lesser(cards->wait, pause);
+    return cards->looked == 0 ? 0 : cards->looked + pause;
+}
+
 uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
 {
     struct lockd_cards *cards = &server->cards;
@@ -142,12 +151,8 @@ uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
         lockd_card_stop(cards);
         return LOCKD_NEVER;
     }
-    if (pause < cards->pause) { /* a program asks meanwhile */
-        cards->at -= cards->pause - pause;
-        cards->pause = pause;
-    }
-    if (now < cards->at)
-        return cards->at;
+    if (now < time_to_look(cards, pause)) /* sooner, if a program asks meanwhile */
+        return time_to_look(cards, pause);
     if (cards->nvml == NULL)
         cards->nvml = nvml_open(NVML_NEVER_WAITS);
     table = nvml_look(cards->nvml);
@@ -163,14 +168,6 @@ uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
     remark = nvml_remark(cards->nvml);
     if (remark != NULL)
         lockd_log(LOCKD_LOG_WARNING, "%s", remark);
-    cards->pause = 0;
-    if (nvml_descriptor(cards->nvml) < 0) {
-        cards->at = now + ABSENT_NS;
-    } else if (cards->asked && cards->wait < pause) {
-        cards->at = now + cards->wait;
-    } else {
-        cards->at = now + pause;
-        cards->pause = lockd_lesser(pause, sched_card_pause(server->scheduler, now));
-    }
-    return cards->at;
+    cards->looked = now;
+    return time_to_look(cards, lockd_lesser(pause, sched_card_pause(server->scheduler, now)));
 }

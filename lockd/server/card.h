@@ -13,11 +13,10 @@ struct lockd_connection;
 
 struct lockd_cards {
     struct nvml *nvml; /* NULL: nobody is asked at present */
-    uint64_t at;       /* when to ask next */
+    uint64_t looked;   /* when it last asked, or looked for an answer; 0: never */
     uint64_t told;     /* the number of the newest answer; 0: none */
     bool asked;        /* the next answer is to a question of a moment ago */
     uint64_t wait;     /* ... until the next look for it */
-    uint64_t pause;    /* from the last look to `at`, if a program may shorten it; or 0 */
 };
 
 /* Asks when it is time to, and tells the scheduler the newest answer. Returns when to ask again. */

@@ -84,18 +84,15 @@ void gs_daemon_await_target(struct gs_device *device)
     }
 }
 
-static bool is_answered(struct gs_device *device, uint32_t number)
+static bool is_answered(const struct gs_device *device, uint64_t number)
 {
-    const uint32_t answered =
-        atomic_load_explicit(&device->target.answered, memory_order_acquire);
-
-    return (int32_t)(answered - number) >= 0;
+    return atomic_load_explicit(&device->target.answered, memory_order_acquire) >= number;
 }
 
 void gs_daemon_ask_room(struct gs_device *device)
 {
     const uint64_t until = gs_now() + ANSWER_NS;
-    const uint32_t number =
+    const uint64_t number =
         atomic_fetch_add_explicit(&device->target.asked, 1, memory_order_release) + 1;
     uint64_t pause = PAUSE_LEAST_NS;
 

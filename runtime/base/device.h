@@ -22,7 +22,7 @@ struct gs_device_target {
     _Atomic(uint64_t) budget, capacity, idle_ns, shortfall, overcommit;
     uint64_t told_capacity; /* as the daemon sent it; client thread only */
     /* gs_daemon_ask_room(): the newest question and answer, and a question whose wait is over */
-    _Atomic(uint32_t) asked, answered, waited;
+    _Atomic(uint64_t) asked, answered, waited;
 };
 
 /* Bytes. The header of range/range.c says what each is the sum of. Under gs_memory_lock. */
@@ -113,7 +113,7 @@ struct gs_device_graphs {
     uint64_t bytes;
     uint64_t looked_at; /* ns */
     bool trimmed;       /* since it last stopped */
-    uint32_t asked;     /* the newest question (target.asked) at the last look */
+    uint64_t asked;     /* the newest question (target.asked) at the last look */
 };
 
 /* The first eight fields say which device it is and what it can do (device.c). Each of the

@@ -174,7 +174,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     struct gs_descriptors with;
     struct gs_wire_state state;
     enum worth worth = NOW;
-    const uint32_t asked = device->graphs.asked; /* all figures are newer */
+    const uint64_t asked = device->graphs.asked; /* all figures are newer */
     bool measures, unsettled = false;
     int error;
 

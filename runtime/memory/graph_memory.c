@@ -29,7 +29,7 @@ bool gs_graph_memory_trim(const struct gs_device *device)
 
 void gs_graph_memory_look(struct gs_device *device, bool at_rest, uint64_t now_ns)
 {
-    const uint32_t asked = atomic_load_explicit(&device->target.asked, memory_order_acquire);
+    const uint64_t asked = atomic_load_explicit(&device->target.asked, memory_order_acquire);
     const bool stops = at_rest && !device->graphs.trimmed;
     uint64_t bytes;
 

@@ -45,9 +45,9 @@ def state(seq=0, flags=0, total=16 * GIB, free=2**64 - 1, demand=0, resident=0, 
           calls=0, switch_ns=0, pinned=0, host_used=0, host_wanted=0, given=0, given_bytes=0, uuid=CARD, name=b"Test card",
           shared=0, loose=0, saved=(0, 0, 0), asked=0):
     sizes = given_bytes if isinstance(given_bytes, list) else [given_bytes] * min(given, 16)
-    return message(STATE, struct.pack("<16sII12Q16QII64s6Q3QII", uuid, seq, flags, total, free, demand, resident, short,
+    return message(STATE, struct.pack("<16sII12Q16QII64s6Q3QQ", uuid, seq, flags, total, free, demand, resident, short,
                                       out, moved_in, calls, switch_ns, pinned, host_used, host_wanted,
-                                      *(sizes + [0] * 16)[:16], given, 0, name, shared, 0, 0, 0, 0, loose, *saved, asked, 0))
+                                      *(sizes + [0] * 16)[:16], given, 0, name, shared, 0, 0, 0, 0, loose, *saved, asked))
 
 
 def open_message(token, pid, number):

@@ -29,6 +29,25 @@ static void external_must_be_seen_by_two(void **state)
     assert_true(device_of(h)->measure.external == 0); /* a fall counts at once for one alone */
 }
 
+/* The doubt begins with the word of a program that is not sure; the answers say more, and nobody has
+ * news afterwards, since as much is said to be pinned. */
+static void answers_that_say_more_than_was_doubted_count(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    h->client[0].state.pinned = 3 * GIB;
+    for (int i = 0; i < 4; i++)
+        say_state(h, i % 2, R, 0, 0);
+    pass_time(h, 1500 * MS);
+    h->free_bytes = 2 * GIB;
+    h->client[1].state.loose = 6 * GIB;
+    say_state(h, 1, R, 0, 0);
+    h->client[1].state.loose = 0;
+    pass_time(h, 5000 * MS);
+    assert_true(device_of(h)->measure.external == 8 * GIB);
+}
+
 /* A program that has freed memory which nobody knew asks before it refuses an allocation. */
 static void capacity_that_may_rise_is_told_when_that_is_decided(void **state)
 {
@@ -490,6 +509,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(external_must_be_seen_by_two),
+        scenario(answers_that_say_more_than_was_doubted_count),
         scenario(capacity_that_may_rise_is_told_when_that_is_decided),
         scenario(question_after_a_restart_is_answered_at_once),
         scenario(external_the_other_does_not_answer_it_is_believed),
