@@ -314,7 +314,7 @@ static int watch_folder(struct plugin *plugin, struct gs_err *err)
     return 0;
 }
 
-/* The socket is made anew where kubelet removed it. */
+/* Makes the socket again where it is gone, and tells kubelet, which may have looked for the old one. */
 static int serve_again(struct plugin *plugin, struct gs_err *err)
 {
     const int code = listen_is_there(plugin) ? 0 : listen_open(plugin, err);
@@ -343,12 +343,7 @@ static int take_event(struct plugin *plugin, const struct inotify_event *event,
         lockd_log(LOCKD_LOG_INFO, "kubelet has started");
         return serve_again(plugin, err);
     }
-    if (strcmp(event->name, PLUGIN_ENDPOINT) == 0 && !listen_is_there(plugin)) {
-        lockd_log(LOCKD_LOG_INFO, "the plugin's socket was removed or replaced; it is made "
-                                  "again");
-        return serve_again(plugin, err);
-    }
-    return 0;
+    return 0; /* the plugin's own socket is looked at in each round */
 }
 
 static int read_folder(struct plugin *plugin, struct gs_err *err)
@@ -427,8 +422,11 @@ static int run_once(struct plugin *plugin, uint64_t until, struct gs_err *err)
         listen_accept(plugin);
     if (polls[AT_FOLDER].revents != 0)
         code = read_folder(plugin, err);
-    if (code == 0 && !plugin->registration.done && !listen_is_there(plugin))
-        code = listen_open(plugin, err); /* before kubelet is told of it */
+    if (code == 0 && !listen_is_there(plugin)) {
+        lockd_log(LOCKD_LOG_INFO, "the plugin's socket was removed or replaced; it is made "
+                                  "again");
+        code = serve_again(plugin, err);
+    }
     if (code == 0) {
         registration_run(plugin);
         rival_run(plugin);

@@ -179,9 +179,15 @@ class Kubelet:
         self.server.add_insecure_port("unix:" + os.path.join(self.folder, "kubelet.sock"))
         self.server.start()
 
+    def next_registration(self, what=lambda: "no plugin registers"):
+        try:
+            return self.registered.get(timeout=PATIENCE)
+        except queue.Empty:
+            raise AssertionError(what()) from None
+
     def plugin(self):
         """Waits for the next registration, and connects as kubelet does."""
-        asked = self.registered.get(timeout=PATIENCE)
+        asked = self.next_registration()
         plugin = Plugin(os.path.join(self.folder, asked["endpoint"]))
         plugin.asked = asked
         plugin.start_watch()

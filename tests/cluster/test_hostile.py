@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -239,6 +240,32 @@ class Hostile(PluginTest):
                 # the first watch goes on: its connection is older than the file
                 self.assertEqual(len(again.next_list()), 20)
                 again.close()
+        plugin.close()
+
+    def test_a_socket_that_is_replaced_while_kubelet_is_told(self):
+        """At any moment, also between the event of the folder and the look at the socket: each time kubelet is told again. The
+        connection by hand keeps the plugin busy, so that it is at any place."""
+        plugin = self.begin()
+        plugin.next_list()
+        own = os.path.join(self.sockets, "gpushare.sock")
+        raw = self.raw()
+        stop = threading.Event()
+
+        def ping():
+            while not stop.is_set():
+                raw.sendall(frame(PING, 0, 0, bytes(8)))
+                raw.recv(4096)
+
+        pings = threading.Thread(target=ping)
+        pings.start()
+        try:
+            for number in range(200):
+                os.symlink("/nonexistent", os.path.join(self.folder, "other"))
+                os.rename(os.path.join(self.folder, "other"), own)
+                self.kubelet.next_registration(lambda number=number: f"not told after {number} times:\n{self.text()}")
+        finally:
+            stop.set()
+            pings.join()
         plugin.close()
 
     def test_kubelets_socket_is_something_else_for_a_while(self):
