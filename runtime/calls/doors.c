@@ -17,6 +17,14 @@
 #include <dlfcn.h>
 #include <limits.h>
 
+/* The wrapper of each row, NULL for GS_ACTION_PASS. Here and not in the rows: two of them are below, and
+ * look there. Each has exactly the prototype of its function (hooks.h). */
+#define GS_PASS(...)        NULL,
+#define GS_API(symbol, ...) (void *)__wrap_##symbol,
+static void *const wrappers[GS_ROW_COUNT] = {
+#include "wrap/driver_api.def"
+};
+
 /* Makes the program partly covered when it is given a driver function whose calls go past
  * gpushare. State: the names that were said; atomics only. */
 
@@ -161,7 +169,7 @@ static struct decision substitute_symbol(const struct gs_row *row, void *found,
     if (gs_driver_owns(caller))
         return (struct decision){found, 1}; /* the driver looks up its own function */
     gs_stats_routed((unsigned)(row - gs_rows), caller, true);
-    return (struct decision){row->wrapper, 1};
+    return (struct decision){wrappers[row - gs_rows], 1};
 }
 
 /* A name that the table does not have may be a function of a newer driver. */
@@ -284,9 +292,9 @@ static CUresult replace_function(CUresult result, const char *symbol, void **fun
         *function = NULL;
         return CUDA_ERROR_NOT_FOUND;
     }
-    if (row == NULL || row->wrapper == NULL)
+    if (row == NULL || row->action == GS_ACTION_PASS)
         return CUDA_SUCCESS;
-    *function = row->wrapper;
+    *function = wrappers[row - gs_rows];
     gs_stats_routed((unsigned)(row - gs_rows), caller, true);
     return CUDA_SUCCESS;
 }

@@ -3,12 +3,11 @@
  * rows.c: the run-time form of wrap/driver_api.def, and look-up in it. Constant.
  */
 #include "runtime/calls/rows.h"
-#include "runtime/calls/hooks.h" /* every wrapper has exactly the prototype of its function: checked here */
 
 #define GS_PASS(symbol, base, since, variant, family)                                          \
-    {#symbol, #base, since, GS_VARIANT_##variant, GS_ACTION_PASS, NULL},
+    {#symbol, #base, since, GS_VARIANT_##variant, GS_ACTION_PASS},
 #define GS_API(symbol, base, since, variant, family, action)                                   \
-    {#symbol, #base, since, GS_VARIANT_##variant, GS_ACTION_##action, (void *)__wrap_##symbol},
+    {#symbol, #base, since, GS_VARIANT_##variant, GS_ACTION_##action},
 const struct gs_row gs_rows[GS_ROW_COUNT] = {
 #include "wrap/driver_api.def"
 };

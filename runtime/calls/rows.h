@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.h: the table of driver functions at run time: the names of each function, and its wrapper.
+ * rows.h: the table of driver functions at run time: the names of each function.
  */
 #pragma once
 
@@ -21,7 +21,6 @@ struct gs_row {
     int since;
     uint8_t variant; /* enum gs_variant */
     uint8_t action;  /* enum gs_action */
-    void *wrapper;   /* NULL for GS_ACTION_PASS */
 };
 
 extern const struct gs_row gs_rows[GS_ROW_COUNT]; /* sorted by symbol */
