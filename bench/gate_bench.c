@@ -3,7 +3,8 @@
  * gate_bench.c: nanoseconds that the gate adds to a call, open gate, against the bare call of
  * the same driver function.
  *
- * Both sides run in one process, in turns, on one thread; the median of the rounds counts. The
+ * Both sides run in one process, in turns, on one thread, and the thread's own time counts, so that
+ * others on its processor do not; of the rounds the median. The
  * driver is whatever libcuda.so.1 is found: fake_driver.c here (its functions return at once,
  * so that the difference is the gate), or a real one. The function: cuStreamWaitEvent on an
  * event that was never recorded, which queues nothing.
@@ -41,7 +42,7 @@ static double now_ns(void)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 

@@ -11,6 +11,7 @@ import random
 import select
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -47,6 +48,12 @@ def touch_host(nbytes):
     jobs = os.cpu_count()
     with multiprocessing.Pool(jobs) as pool:
         pool.map(touch, [max(1, int(nbytes) // jobs // MIB) * MIB] * jobs, chunksize=1)
+
+
+def listens(path):
+    """Whether a daemon takes connections there: the socket's file is there a moment earlier."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+        return caller.connect_ex(path) == 0
 
 
 class Bench:
@@ -102,7 +109,7 @@ class Bench:
             self.lockd = subprocess.Popen([self.path("lockd", "gpushare-lockd"), "--socket", self.socket, *words],
                                           env=self.tools, stderr=file)
         until = time.monotonic() + 20
-        while not os.path.exists(self.socket):
+        while not listens(self.socket):
             if self.lockd.poll() is not None or time.monotonic() > until:
                 with open(log, encoding="utf-8") as file:
                     raise Failed(f"{self.lockd.args[0]} does not come up: {file.read().strip()}")

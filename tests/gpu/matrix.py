@@ -16,6 +16,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -211,18 +212,19 @@ class Bench:
         """Starts it, also when the last one has died. Without one nothing would be shared, and little of this would be tested."""
         if self.daemon is not None and self.daemon.poll() is None:
             return
-        socket, log = self.environment["GPUSHARE_SOCKET"], os.path.join(self.folder, "lockd.log")
-        if os.path.exists(socket):
-            os.remove(socket)
+        path, log = self.environment["GPUSHARE_SOCKET"], os.path.join(self.folder, "lockd.log")
+        if os.path.exists(path):
+            os.remove(path)
         with open(log, "ab") as file:
             self.daemon = subprocess.Popen([self.environment["GPUSHARE_LOCKD"]], env=self.environment, stdout=file, stderr=file,
                                            start_new_session=True)
         end = time.monotonic() + 30
-        while not os.path.exists(socket):
-            if self.daemon.poll() is not None or time.monotonic() > end:
-                with open(log, encoding="utf-8", errors="replace") as file:
-                    raise Failure(f"gpushare-lockd does not run: {file.read().strip()}")
-            time.sleep(0.05)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+            while caller.connect_ex(path) != 0:  # its file is there a moment earlier
+                if self.daemon.poll() is not None or time.monotonic() > end:
+                    with open(log, encoding="utf-8", errors="replace") as file:
+                        raise Failure(f"gpushare-lockd does not run: {file.read().strip()}")
+                time.sleep(0.05)
 
     def __exit__(self, *unused):
         for program in self.programs:

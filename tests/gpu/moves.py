@@ -32,7 +32,7 @@ class Daemon:
         self.environment = {**os.environ, "GPUSHARE_SOCKET": self.socket, "GPUSHARE_QUIET": "1"}
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([f"{BUNDLE}/lockd/gpushare-lockd", "--socket", self.socket, *options], stderr=log)
-        wait_for(lambda: os.path.exists(self.socket), "the daemon")
+        wait_for(lambda: '"running": true' in self.ctl("status", "--json")[1], "the daemon")
 
     def __enter__(self):
         return self

@@ -62,7 +62,7 @@ done
 "$lockd" >"$work/lockd.out" 2>&1 &
 daemon=$!
 for _ in $(seq 6000); do # else the programs start one of their own
-    [ -S "$GPUSHARE_SOCKET" ] && break
+    "$build/lockd/gpusharectl" status --json 2>/dev/null | grep -q '"running": true' && break
     sleep 0.05
 done
 
