@@ -279,7 +279,8 @@ static int health_start(const struct cards *cards, const char *library, unsigned
 }
 
 #define DRAIN_MOST  5000000000ull /* ns for what is being answered when SIGTERM comes */
-#define FOLDER_WAIT 1000000000ull /* ns between two looks for a folder that is gone */
+#define FOLDER_WAIT 1000000000ull /* ns between two looks for a folder that is gone, or tries */
+#define MADE_WAIT   100000000u    /* ns until a socket that was just made is made again */
 
 /* --- kubelet's folder --- */
 
@@ -314,14 +315,32 @@ static int watch_folder(struct plugin *plugin, struct gs_err *err)
     return 0;
 }
 
-/* Makes the socket again where it is gone, and tells kubelet, which may have looked for the old one. */
+/* Makes the socket where it is gone, and tells kubelet, which may have looked for the old one. Both
+ * wait while the socket was just made or cannot be made. -errno: the folder is gone, or its path is
+ * too long. */
 static int serve_again(struct plugin *plugin, struct gs_err *err)
 {
-    const int code = listen_is_there(plugin) ? 0 : listen_open(plugin, err);
+    struct gs_err why = {0};
+    int code = -EAGAIN;
 
-    if (code == 0)
-        registration_restart(plugin);
-    return code;
+    registration_restart(plugin);
+    if (listen_is_there(plugin))
+        return 0;
+    if (lockd_now() >= plugin->listen_at) {
+        code = listen_open(plugin, &why);
+        if (code == 0 && plugin->listen_at != 0)
+            lockd_log(LOCKD_LOG_INFO,
+                      "the plugin's socket was removed or replaced; it is made again");
+        plugin->listen_at = lockd_now() + (code == 0 ? MADE_WAIT : FOLDER_WAIT);
+        if (code == -ENOENT || code == -ENOTDIR || code == -ENAMETOOLONG)
+            return gs_err_set(err, code, "%s", why.text);
+        if (code != 0 && code != plugin->listen_said)
+            lockd_log(LOCKD_LOG_WARNING, "%s; trying again", why.text);
+        plugin->listen_said = code;
+    }
+    if (code != 0)
+        plugin->registration.again_at = plugin->listen_at;
+    return 0;
 }
 
 static int take_event(struct plugin *plugin, const struct inotify_event *event,
@@ -422,15 +441,12 @@ static int run_once(struct plugin *plugin, uint64_t until, struct gs_err *err)
         listen_accept(plugin);
     if (polls[AT_FOLDER].revents != 0)
         code = read_folder(plugin, err);
-    if (code == 0 && !listen_is_there(plugin)) {
-        lockd_log(LOCKD_LOG_INFO, "the plugin's socket was removed or replaced; it is made "
-                                  "again");
-        code = serve_again(plugin, err);
-    }
-    if (code == 0) {
+    if (code == 0 && listen_is_there(plugin))
         registration_run(plugin);
+    else if (code == 0)
+        code = serve_again(plugin, err);
+    if (code == 0)
         rival_run(plugin);
-    }
     return code;
 }
 
@@ -479,8 +495,8 @@ static int open_signals(void)
 }
 
 /* The folder is there when kubelet is; a node on which it comes later is waited for, and so is
- * a plugin that has not ended yet. */
-static int wait_for_folder(struct plugin *plugin, struct gs_err *err)
+ * a plugin that has not ended yet. 0; 1: a signal says to end. */
+static int wait_for_folder(struct plugin *plugin)
 {
     int said = 0;
 
@@ -490,14 +506,13 @@ static int wait_for_folder(struct plugin *plugin, struct gs_err *err)
         int code = own_folder(plugin, &why);
 
         code = code ?: watch_folder(plugin, &why);
-        code = code ?: listen_open(plugin, &why);
         if (code == 0)
             return 0;
-        if (code != -ENOENT && code != -ENOTDIR && code != -EBUSY)
-            return gs_err_set(err, code, "%s", why.text);
         if (said != code)
-            lockd_log(LOCKD_LOG_WARNING, "%s; waiting %s", why.text,
-                      code == -EBUSY ? "until it ends" : "for it");
+            lockd_log(LOCKD_LOG_WARNING, "%s; %s", why.text,
+                      code == -EBUSY                        ? "waiting until it ends"
+                      : code == -ENOENT || code == -ENOTDIR ? "waiting for it"
+                                                            : "trying again");
         said = code;
         if (poll(&signals, 1, (int)(FOLDER_WAIT / 1000000)) > 0)
             return 1;
@@ -506,18 +521,17 @@ static int wait_for_folder(struct plugin *plugin, struct gs_err *err)
 
 static int serve_kubelet(struct plugin *plugin, struct gs_err *err)
 {
-    int code = wait_for_folder(plugin, err);
+    int code = wait_for_folder(plugin);
 
     while (code == 0) {
         struct gs_err why = {0};
 
         code = run_once(
             plugin, lockd_lesser(plugin->rival.ask_at, plugin->registration.again_at), &why);
-        if (code == -ENOENT) { /* the folder is gone, and kubelet with it */
+        if (code == -ENOENT || code == -ENOTDIR) { /* the folder is gone, and kubelet with it */
             lockd_log(LOCKD_LOG_WARNING, "%s", why.text);
-            code = wait_for_folder(plugin, err);
-            if (code == 0)
-                registration_restart(plugin);
+            listen_close(plugin);
+            code = wait_for_folder(plugin);
         } else if (code < 0) {
             gs_err_set(err, code, "%s", why.text);
         }

@@ -47,6 +47,8 @@ struct plugin {
     int owned;                 /* kubelet's folder, locked for this plugin */
     int listener;
     uint64_t listener_inode;
+    uint64_t listen_at; /* ns: not made again before; 0: never tried */
+    int listen_said;    /* the error that was logged; 0: it worked */
     struct grpc_peer peers[PLUGIN_PEERS];
     uint64_t accepted[PLUGIN_PEERS]; /* the number of each: the oldest has the lowest */
     uint64_t accepts;                /* so many until now */

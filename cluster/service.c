@@ -459,15 +459,17 @@ const struct grpc_method service_methods[] = {
     {SERVICE "PreStartContainer", run_pre_start},      {NULL, NULL},
 };
 
-/* The socket file is recognised by its inode. */
+/* The socket file is recognised by its inode, and gets its name when it can be used: what had the
+ * name before is replaced in one step. */
 
-#define BACKLOG 8
+#define BACKLOG    8
+#define FIRST_NAME "gpushare.new" /* no longer than PLUGIN_ENDPOINT, which must fit, too */
 
-static int own_path(const struct plugin *plugin, struct sockaddr_un *address)
+static int own_path(const struct plugin *plugin, const char *name, struct sockaddr_un *address)
 {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    return snprintf(address->sun_path, sizeof address->sun_path, "%s/" PLUGIN_ENDPOINT,
-                    plugin->set.folder) < (int)sizeof address->sun_path
+    return snprintf(address->sun_path, sizeof address->sun_path, "%s/%s", plugin->set.folder,
+                    name) < (int)sizeof address->sun_path
                ? 0
                : -ENAMETOOLONG;
 }
@@ -477,7 +479,7 @@ bool listen_is_there(const struct plugin *plugin)
     struct sockaddr_un address;
     struct stat st;
 
-    return plugin->listener >= 0 && own_path(plugin, &address) == 0 &&
+    return plugin->listener >= 0 && own_path(plugin, PLUGIN_ENDPOINT, &address) == 0 &&
            lstat(address.sun_path, &st) == 0 && st.st_ino == plugin->listener_inode;
 }
 
@@ -485,7 +487,7 @@ void listen_close(struct plugin *plugin)
 {
     struct sockaddr_un address;
 
-    if (listen_is_there(plugin) && own_path(plugin, &address) == 0)
+    if (listen_is_there(plugin) && own_path(plugin, PLUGIN_ENDPOINT, &address) == 0)
         unlink(address.sun_path);
     if (plugin->listener >= 0)
         close(plugin->listener);
@@ -494,10 +496,11 @@ void listen_close(struct plugin *plugin)
 
 int listen_open(struct plugin *plugin, struct gs_err *err)
 {
-    struct sockaddr_un address;
+    struct sockaddr_un address, first;
     struct stat st;
-    int code = own_path(plugin, &address);
+    int code = own_path(plugin, PLUGIN_ENDPOINT, &address);
 
+    code = code ?: own_path(plugin, FIRST_NAME, &first);
     if (code != 0)
         return gs_err_set(err, code, "%.300s: the path is too long for a socket",
                           plugin->set.folder);
@@ -505,16 +508,21 @@ int listen_open(struct plugin *plugin, struct gs_err *err)
     plugin->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (plugin->listener < 0)
         return gs_err_errno(err, -errno, "socket");
-    unlink(address.sun_path);
-    if (bind(plugin->listener, (struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(plugin->listener, BACKLOG) != 0 || lstat(address.sun_path, &st) != 0) {
-        code = gs_err_errno(err, -errno, "%s", address.sun_path);
-        close(plugin->listener);
-        plugin->listener = -1;
-        return code;
+    remove(first.sun_path);
+    if (bind(plugin->listener, (struct sockaddr *)&first, sizeof first) == 0 &&
+        listen(plugin->listener, BACKLOG) == 0 && lstat(first.sun_path, &st) == 0 &&
+        rename(first.sun_path, address.sun_path) == 0) {
+        plugin->listener_inode = st.st_ino;
+        return 0;
     }
-    plugin->listener_inode = st.st_ino;
-    return 0;
+    code = errno == EISDIR
+               ? gs_err_set(err, -EISDIR, "%s is a directory: remove it", address.sun_path)
+               : gs_err_errno(err, -errno, "%s, to be renamed to " PLUGIN_ENDPOINT,
+                              first.sun_path);
+    remove(first.sun_path);
+    close(plugin->listener);
+    plugin->listener = -1;
+    return code;
 }
 
 /* A free place; else that of the oldest connection without a call, which kubelet's watch is

@@ -14,7 +14,7 @@ void service_tell(struct plugin *plugin);
 /* Ends what watchers have, with no error. */
 void service_end_watches(struct plugin *plugin);
 
-/* Makes the socket, in the place of a socket that is there. 0 or -errno. */
+/* Makes the socket, in the place of whatever has its name, except a directory. 0 or -errno. */
 int listen_open(struct plugin *plugin, struct gs_err *err);
 /* Whether the socket in the folder is still ours: kubelet removes all when it starts. */
 bool listen_is_there(const struct plugin *plugin);

@@ -3,6 +3,7 @@
 """gpushare-device-plugin with a kubelet that breaks the protocol, floods it, or is not alone, by bytes that are made by hand.
 test_hostile.py --build DIR"""
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -259,13 +260,75 @@ class Hostile(PluginTest):
         pings = threading.Thread(target=ping)
         pings.start()
         try:
-            for number in range(200):
+            for number in range(50):
                 os.symlink("/nonexistent", os.path.join(self.folder, "other"))
                 os.rename(os.path.join(self.folder, "other"), own)
                 self.kubelet.next_registration(lambda number=number: f"not told after {number} times:\n{self.text()}")
         finally:
             stop.set()
             pings.join()
+        plugin.close()
+
+    def test_a_directory_at_the_sockets_path_is_waited_out(self):
+        """Before the start and while it runs: said once each time. Who watches is served meanwhile, and SIGTERM is obeyed."""
+        own = os.path.join(self.sockets, "gpushare.sock")
+        said = re.escape(own) + " is a directory: remove it; trying again"
+        self.kubelet.start()
+        os.mkdir(own)
+        self.start()
+        self.wait_text(said)
+        time.sleep(1.5)  # more than FOLDER_WAIT
+        self.assertTrue(self.kubelet.registered.empty())
+        os.rmdir(own)
+        plugin = self.kubelet.plugin()
+        self.assertEqual(len(plugin.next_list()), 20)
+        for last in (False, True):
+            before = self.text().count("is a directory")
+            while not os.path.isdir(own):
+                os.unlink(own)
+                try:
+                    os.mkdir(own)
+                except FileExistsError:  # the plugin was faster
+                    pass
+            wait_for(lambda before=before: self.text().count("is a directory") > before, self.text)
+            time.sleep(1.5)
+            self.assertEqual(len(re.findall(said, self.text())), before + 1, self.text())
+            self.assertEqual(len(plugin.allocate([f"{FIRST}::0"])), 1)
+            if last:
+                break
+            while not self.kubelet.registered.empty():
+                self.kubelet.registered.get()
+            os.rmdir(own)
+            again = self.kubelet.plugin()
+            self.assertEqual(len(again.next_list()), 20)
+            again.close()
+        self.process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.process.wait(PATIENCE), 0, self.text())
+        self.assertEqual(sorted(os.listdir(self.sockets)), ["gpushare.sock", "kubelet.sock"])
+
+    def test_a_path_that_comes_and_goes(self):
+        """The plugin lives, makes its socket again at most each 100 ms, and is registered afterwards."""
+        plugin = self.begin()
+        plugin.next_list()
+        own = os.path.join(self.sockets, "gpushare.sock")
+        start = time.monotonic()
+        while time.monotonic() < start + 1 and self.process.poll() is None:
+            try:
+                os.unlink(own)
+            except FileNotFoundError:
+                pass
+            try:
+                os.close(os.open(own, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            except FileExistsError:
+                pass
+        made = self.text().count("made again")
+        self.assertLessEqual(made, (time.monotonic() - start) / 0.1 + 1, self.text())
+        wait_for(lambda: pathlib.Path(own).is_socket(), self.text)
+        wait_for(lambda: self.text().rfind("kubelet knows") > self.text().rfind("made again"), self.text)
+        self.assertGreater(self.text().count("made again"), 1)
+        again = self.kubelet.plugin()
+        self.assertEqual(len(again.next_list()), 20)
+        again.close()
         plugin.close()
 
     def test_kubelets_socket_is_something_else_for_a_while(self):
