@@ -367,6 +367,7 @@ static bool receive_answer(struct nvml *nvml, uint64_t until)
     nvml_table_free(&nvml->table);
     nvml->table = table;
     nvml->table.answer = ++nvml->answers;
+    nvml->table.asked_at = nvml->since;
     nvml->answered = true;
     nvml->asked = false;
     return true;

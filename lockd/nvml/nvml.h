@@ -72,7 +72,8 @@ struct nvml_table {
     struct nvml_gpu *gpus;
     struct nvml_process *processes;
     uint32_t gpu_count, process_count;
-    uint64_t answer; /* its number, from 1; a look may return the answer of the look before */
+    uint64_t answer;   /* its number, from 1; a look may return the answer of the look before */
+    uint64_t asked_at; /* lockd_now() before the question: all figures are newer */
 };
 
 /* The GPU with that UUID, or with that number. NULL: NVML does not list it. Accepts NULL. */

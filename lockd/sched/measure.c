@@ -312,26 +312,35 @@ static bool has_several_users(const struct sched_device *device)
     return false;
 }
 
-/* Whether external may be less than is known: somebody says so, or the card has not been asked since
- * a program did. */
-static bool may_fall(const struct sched_device *device, uint64_t now)
+/* Whether external may be less than is known: somebody says so, or the card was last asked before
+ * `asked_at`. */
+static bool may_fall(const struct sched_device *device, uint64_t asked_at, uint64_t now)
 {
     const struct sched_device_measure *measure = &device->measure;
 
-    if (card_answers(device, now)) /* an answer may be from a moment before */
-        return measure->card_at <= measure->asked_at + EXTERNAL_CONFIRM ||
+    if (card_answers(device, now))
+        return measure->card_asked < asked_at ||
                (measure->card_denies && measure->card_value < measure->external);
     return measure->doubt.by != NULL && measure->doubt.value < measure->external;
 }
 
 void sched_measure_answer(struct sched_device *device, uint64_t now)
 {
-    if (device->measure.asked_at == 0 || may_fall(device, now))
+    uint64_t *oldest = &device->measure.asked_at;
+
+    if (*oldest == 0 || may_fall(device, *oldest, now))
         return;
-    device->measure.asked_at = 0;
-    lockd_each (struct sched_member, member, &device->members, of_device)
-        if (member->report.asked != member->sent.answered)
+    *oldest = 0;
+    lockd_each (struct sched_member, member, &device->members, of_device) {
+        const uint64_t asked_at = member->report.asked_at;
+
+        if (asked_at != 0 && may_fall(device, asked_at, now)) {
+            *oldest = *oldest == 0 ? asked_at : sched_min(*oldest, asked_at);
+        } else if (asked_at != 0) {
+            member->report.asked_at = 0;
             sched_agenda_touch(member);
+        }
+    }
 }
 
 /* The least and the most that external is if so much is free. Contexts and the like are counted
@@ -352,7 +361,8 @@ static void bound_external(const struct sched_device *device, uint64_t device_fr
                   device->measure.total);
 }
 
-/* The card is asked only if the member's own figure says that there is more, or it has none. */
+/* The card is asked only if the member's own figure says that there is more, or it has none. A question
+ * beside an open one comes again, with the echo of the answer. */
 void sched_measure_asked(struct sched_member *member, const struct gs_wire_state *state,
                          uint64_t now)
 {
@@ -360,13 +370,14 @@ void sched_measure_asked(struct sched_member *member, const struct gs_wire_state
     struct sched_device_measure *measure = &device->measure;
     uint64_t least, most;
 
-    if (state->asked == member->report.asked)
+    if (state->asked == member->report.asked || member->report.asked != member->sent.answered)
         return;
     member->report.asked = state->asked;
     bound_external(device, state->device_free, now, &least, &most);
-    if (measure->asked_at == 0 &&
-        (card_answers(device, now) ? most < measure->external : may_fall(device, now)))
-        measure->asked_at = now;
+    if (card_answers(device, now) ? most >= measure->external : !may_fall(device, now, now))
+        return;
+    member->report.asked_at = now;
+    measure->asked_at = measure->asked_at == 0 ? now : measure->asked_at;
 }
 
 /* After a restart it can be told only when all that held something from an earlier daemon have
@@ -532,6 +543,7 @@ void sched_measure_card(struct sched_device *device, const struct sched_card *ca
     }
     device->measure.trust_changed |= device->measure.denied != 0;
     device->measure.card_at = now;
+    device->measure.card_asked = card->asked_at;
     device->measure.card_total = card->total;
     recount_total(device);
     sched_denial_judge(device, sched_less(card->total, card->free), now);

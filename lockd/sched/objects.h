@@ -73,11 +73,12 @@ struct sched_member {
         uint64_t claimed; /* what it says; resident is no more than the card leaves room for */
         uint64_t pinned_graphs, pinned_arrays, shared; /* parts of pinned */
         uint64_t over;                                 /* beyond the card, in none of these */
-        uint64_t stays; /* of resident: the program has no host memory for it */
-        uint64_t loose; /* managed memory that is in none of these */
-        uint64_t total; /* of the device, or the program's own limit */
-        bool measures;  /* ... no limit: it has said what the driver calls free */
-        uint64_t asked; /* its newest question whether the capacity holds */
+        uint64_t stays;    /* of resident: the program has no host memory for it */
+        uint64_t loose;    /* managed memory that is in none of these */
+        uint64_t total;    /* of the device, or the program's own limit */
+        bool measures;     /* ... no limit: it has said what the driver calls free */
+        uint64_t asked;    /* its last question whether the capacity holds */
+        uint64_t asked_at; /* ... is open since then; 0: it can be answered */
         uint64_t moved_out, moved_in, calls, switch_ns;
         struct gs_wire_saved saved;
     } report;
@@ -364,10 +365,10 @@ struct sched_device {
             uint64_t recent, older; /* bytes, of this window and of the window before */
             uint64_t since;         /* when this window began */
         } departed;
-        uint64_t
-            asked_at; /* a program asks for the capacity, which may yet rise; 0: none does */
+        uint64_t asked_at; /* of the oldest open question of a program; 0: there is none */
 
-        uint64_t card_at; /* when the card last answered; 0: never */
+        uint64_t card_at;    /* when the card last answered; 0: never */
+        uint64_t card_asked; /* ... a question of that time */
         uint64_t
             judge_asked; /* when programs were last asked whether there is room for claims */
         uint64_t card_total; /* bytes that it has; UINT64_MAX: not known */

@@ -105,7 +105,7 @@ static void send_member(struct sched_member *member, uint64_t now)
                               ? sched_party_idle(member->party)
                               : idle_in_open(device);
     const bool answers =
-        member->report.asked != member->sent.answered && device->measure.asked_at == 0;
+        member->report.asked != member->sent.answered && member->report.asked_at == 0;
     const bool again =
         answers || member->agenda.asked ||
         (sched_member_stuck(member, now) && member->report.echoed == member->sent.seq &&

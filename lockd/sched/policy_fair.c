@@ -344,8 +344,8 @@ static void charge_turn(struct sched_party *party)
     const uint64_t length = sched_max(party->turn.length, 1);
     const uint64_t missing = sched_less(length, party->time.ran) * 100 / length;
 
-    if (party->device->turns.waiters && !party->turn.interrupted && !party->turn.backfilled &&
-        !party->share.first)
+    if (party->device->turns.waiters && !party->turn.interrupted &&
+        (party->turn.interrupts || !party->turn.backfilled) && !party->share.first)
         party->fair.virtual_ns += switch_charge(party, party->turn.interrupts) * missing / 100;
     if (party->turn.interrupts && party->turn.started == 0 && !party->turn.interrupted)
         pay_for(party, sched_less(party->time.counted_at, party->turn.cleared));

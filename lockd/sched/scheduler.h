@@ -120,12 +120,13 @@ void sched_host(struct sched *sched, uint64_t available, uint64_t now_ns);
 struct sched_card {
     uint8_t uuid[16];
     uint64_t total, free; /* bytes */
+    uint64_t asked_at;    /* the figures are newer than that */
     /* bytes there of the process of that program; UINT64_MAX: not known */
     uint64_t (*shown)(const void *context, const void *owner);
     const void *context;
 };
 /* From now on, and for some seconds, the reports of the programs there count as far as they agree
- * with the card. The figures are newer than the last call. */
+ * with the card. */
 void sched_card(struct sched *sched, const struct sched_card *card, uint64_t now_ns);
 /* How often the card is to be asked, ns; LOCKD_NEVER: there is no use for it. */
 uint64_t sched_card_pause(const struct sched *sched, uint64_t now_ns);

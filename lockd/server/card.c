@@ -107,7 +107,10 @@ static void tell_card(struct lockd_server *server, const struct nvml_table *tabl
                       const struct nvml_gpu *gpu, uint64_t now)
 {
     struct card_look look = {.table = table, .gpu = gpu};
-    struct sched_card card = {.total = gpu->total, .shown = show_process, .context = &look};
+    struct sched_card card = {.total = gpu->total,
+                              .asked_at = table->asked_at,
+                              .shown = show_process,
+                              .context = &look};
 
     if (gpu->total == NVML_BYTES_UNKNOWN || gpu->used == NVML_BYTES_UNKNOWN ||
         gpu->used > gpu->total || !lockd_uuid_read(gpu->uuid, card.uuid))

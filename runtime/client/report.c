@@ -59,14 +59,6 @@ static uint64_t measure_settled(const struct gs_device *device, uint64_t residen
                                                                          : UINT64_MAX;
 }
 
-/* The last message came while memory did, and had no free memory: now it can have that. */
-static bool can_measure_now(const struct gs_device *device, const struct last *last)
-{
-    const struct gs_accounts accounts = gs_memory_accounts(device);
-
-    return last->unsettled && is_settled(&accounts);
-}
-
 /* What could leave, but has no host memory by the process's own limits: chunks that have a copy there
  * need none. Earlier devices take theirs first. (Managed memory leaves by the driver's own means.) */
 static uint64_t bytes_that_stay(const struct gs_device *device, uint64_t resident)
@@ -185,8 +177,13 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
         worth =
             worth_sending(&state, &last->sent,
                           atomic_load_explicit(&device->target.budget, memory_order_relaxed));
-    if (worth == NOTHING_NEW && (asked != last->sent.asked || can_measure_now(device, last)))
-        worth = LATER;
+    if (worth == NOTHING_NEW && (asked != last->sent.asked || last->unsettled)) {
+        const struct gs_accounts accounts = gs_memory_accounts(device);
+
+        worth =
+            is_settled(&accounts) ? LATER : NOTHING_NEW; /* the free memory can be measured */
+        *after = worth == NOTHING_NEW && asked != last->sent.asked ? ACCOUNT_NS : UINT64_MAX;
+    }
     if (worth == NOTHING_NEW)
         return 0;
     if (worth == LATER && now - last->sent_at < ACCOUNT_NS) {

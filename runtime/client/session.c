@@ -84,7 +84,10 @@ static void apply_target(const struct gs_wire_target *target, struct gs_descript
                               memory_order_relaxed);
         device->target.told_capacity = target->capacity;
         take_capacity(device, now);
-        atomic_store_explicit(&device->target.answered, target->answered, memory_order_release);
+        if (target->answered > /* another daemon begins at 0 */
+            atomic_load_explicit(&device->target.answered, memory_order_relaxed))
+            atomic_store_explicit(&device->target.answered, target->answered,
+                                  memory_order_release);
         atomic_store_explicit(&device->target.idle_ns, target->idle_ns, memory_order_relaxed);
         atomic_store_explicit(&device->target.shortfall, target->shortfall,
                               memory_order_relaxed);

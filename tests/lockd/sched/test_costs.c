@@ -24,8 +24,11 @@ static uint64_t shows(const void *context, const void *owner)
 
 static void card_says(struct harness *h, uint64_t free_bytes)
 {
-    const struct sched_card card = {
-        .total = h->total, .free = free_bytes, .shown = shows, .context = h};
+    const struct sched_card card = {.total = h->total,
+                                    .free = free_bytes,
+                                    .asked_at = h->now,
+                                    .shown = shows,
+                                    .context = h};
 
     sched_card(h->sched, &card, h->now);
     harness_take(h);

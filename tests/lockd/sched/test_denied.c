@@ -148,14 +148,23 @@ static uint64_t shows(const void *context, const void *owner)
     return c == &h->client[0] || h->bears_out ? c->state.resident : 0;
 }
 
-static void card_says(struct harness *h, uint64_t free_bytes)
+/* asked_at: when the card was asked */
+static void card_answers(struct harness *h, uint64_t free_bytes, uint64_t asked_at)
 {
-    const struct sched_card card = {
-        .total = h->total, .free = free_bytes, .shown = shows, .context = h};
+    const struct sched_card card = {.total = h->total,
+                                    .free = free_bytes,
+                                    .asked_at = asked_at,
+                                    .shown = shows,
+                                    .context = h};
 
-    pass_time(h, 1000 * MS);
     sched_card(h->sched, &card, h->now);
     harness_take(h);
+}
+
+static void card_says(struct harness *h, uint64_t free_bytes)
+{
+    pass_time(h, 1000 * MS);
+    card_answers(h, free_bytes, h->now);
 }
 
 /* 8 got memory in its turn, and says for ever that it has it. */
@@ -389,11 +398,9 @@ static void lies_of_too_much_free_memory_take_no_reserve(void **state)
     assert_true(before != 0 && sched_device_reserve(device_of(h)) == before);
 }
 
-/* A program that asks before it refuses memory waits for the card only if its own figure says that there is more. */
-static void question_waits_for_the_card_if_there_seems_to_be_more(void **state)
+/* The victim 0 and a program of another user, where 6 GiB are free. */
+static void begin_questions(struct harness *h)
 {
-    struct harness *h = *state;
-
     is_of_user(h, 0, 1);
     is_of_user(h, 8, 7);
     for (int i = 0; i < 4; i++) {
@@ -405,21 +412,43 @@ static void question_waits_for_the_card_if_there_seems_to_be_more(void **state)
     pass_time(h, 2 * SILENT);
     card_says(h, 6 * GIB);
     assert_int_equal(device_of(h)->measure.external, 4 * GIB);
-    h->client[0].state.asked++;
-    say_state(h, 0, 0, 0, 0);
-    assert_int_equal(h->client[0].target.answered, h->client[0].state.asked);
+}
+
+/* asks whether its capacity holds; true: it is answered at once */
+static bool asks(struct harness *h, int who)
+{
+    h->client[who].state.asked++;
+    say_state(h, who, 0, 0, 0);
+    return h->client[who].target.answered == h->client[who].state.asked;
+}
+
+/* 8 asks, and has no figure. */
+static void asks_without_figure(struct harness *h)
+{
+    const uint64_t free_bytes = h->free_bytes;
+
+    h->free_bytes = UINT64_MAX;
+    asks(h, 8);
+    h->free_bytes = free_bytes;
+}
+
+/* A program that asks before it refuses memory waits for the card only if its own figure says that there is more. */
+static void question_waits_for_the_card_if_there_seems_to_be_more(void **state)
+{
+    struct harness *h = *state;
+    uint64_t before;
+
+    begin_questions(h);
+    assert_true(asks(h, 0));
     assert_true(sched_card_pause(h->sched, h->now) >= 1000 * MS);
 
-    h->free_bytes = 10 * GIB;
-    h->client[0].state.asked++;
-    say_state(h, 0, 0, 0, 0);
-    assert_true(sched_card_pause(h->sched, h->now) < 1000 * MS);
+    before = h->now;
     pass_time(h, 10 * MS);
-    sched_card(
-        h->sched,
-        &(struct sched_card){.total = h->total, .free = 6 * GIB, .shown = shows, .context = h},
-        h->now); /* as it was before the question */
-    harness_take(h);
+    h->free_bytes = 10 * GIB;
+    assert_false(asks(h, 0));
+    assert_true(sched_card_pause(h->sched, h->now) < 1000 * MS);
+    pass_time(h, 500 * MS);
+    card_answers(h, 6 * GIB, before); /* however late it comes */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(h->client[0].target.answered, h->client[0].state.asked - 1);
         card_says(h, 10 * GIB);
@@ -428,10 +457,75 @@ static void question_waits_for_the_card_if_there_seems_to_be_more(void **state)
     assert_in_range(h->client[0].target.capacity, 9 * GIB, 10 * GIB);
 }
 
+/* Questions of one program hold up no other's. */
+static void question_of_another_user_holds_up_nobody(void **state)
+{
+    struct harness *h = *state;
+
+    begin_questions(h);
+    for (int i = 0; i < 10; i++) {
+        asks_without_figure(h);
+        assert_true(asks(h, 0));
+        pass_time(h, 200 * MS);
+        card_answers(h, 6 * GIB, h->now);
+    }
+}
+
+/* Each question has its own time: what the card was asked before it is no answer to it. */
+static void question_is_answered_by_what_was_measured_after_it(void **state)
+{
+    struct harness *h = *state;
+    uint64_t between;
+
+    begin_questions(h);
+    asks_without_figure(h);
+    pass_time(h, 100 * MS);
+    between = h->now;
+    pass_time(h, 100 * MS);
+    h->free_bytes = 10 * GIB;
+    assert_false(asks(h, 0));
+    card_answers(h, 6 * GIB, between);
+    assert_int_equal(h->client[8].target.answered, h->client[8].state.asked);
+    assert_int_equal(h->client[0].target.answered, h->client[0].state.asked - 1);
+    assert_true(sched_card_pause(h->sched, h->now) < 1000 * MS);
+    for (int i = 0; i < 2; i++)
+        card_says(h, 10 * GIB);
+    assert_int_equal(h->client[0].target.answered, h->client[0].state.asked);
+    assert_in_range(h->client[0].target.capacity, 9 * GIB, 10 * GIB);
+}
+
+/* A question beside an open one is heard with the echo of the answer, so that a program that asks
+ * all the time is answered, too. */
+static void question_beside_an_open_one_comes_after_it(void **state)
+{
+    struct harness *h = *state;
+    uint64_t first;
+
+    begin_questions(h);
+    pass_time(h, 1 * MS);
+    h->free_bytes = 10 * GIB;
+    assert_false(asks(h, 0));
+    first = h->client[0].state.asked;
+    for (int i = 0; i < 20 && h->client[0].target.answered < first; i++) {
+        pass_time(h, 100 * MS);
+        card_answers(h, 10 * GIB, h->now);
+        asks(h, 0);
+    }
+    assert_true(h->client[0].target.answered >= first);
+    for (int i = 0; i < 3; i++) {
+        card_says(h, 10 * GIB);
+        say_state(h, 0, 0, 0, 0); /* the echo */
+    }
+    assert_int_equal(h->client[0].target.answered, h->client[0].state.asked);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(question_waits_for_the_card_if_there_seems_to_be_more),
+        scenario(question_of_another_user_holds_up_nobody),
+        scenario(question_is_answered_by_what_was_measured_after_it),
+        scenario(question_beside_an_open_one_comes_after_it),
         scenario(lies_of_several_programs_of_one_user_bound_no_other),
         scenario(lies_before_a_newcomer_refuse_it_no_memory),
         scenario(external_of_two_users_that_agree_counts),

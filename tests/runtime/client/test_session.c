@@ -423,6 +423,22 @@ static void gs_session_turn_few_ends_are_none_that_count(void **state)
     assert_string_equal(said, "");
 }
 
+/* Another daemon begins at 0: what was answered stays answered, so that nobody takes it for one that hangs. */
+static void gs_session_turn_answered_questions_stay_answered(void **state)
+{
+    static const uint64_t answers[] = {7, 0, 6, 8};
+
+    (void)state;
+    begin_session(100 * MIB);
+    for (unsigned i = 0; i < sizeof answers / sizeof *answers; i++) {
+        words.seq = ++seq;
+        words.answered = answers[i];
+        word_count = 1;
+        turn_later(1);
+        assert_int_equal(atomic_load(&card.target.answered), i < 3 ? 7 : 8);
+    }
+}
+
 /* Time in which the process did not run is no time that the daemon did not answer. */
 static void gs_session_turn_stall_is_no_silence(void **state)
 {
@@ -587,6 +603,7 @@ int main(void)
         cmocka_unit_test(gs_session_turn_without_daemon_all_is_there),
         cmocka_unit_test(gs_session_turn_never_answered_says_why),
         cmocka_unit_test(gs_session_turn_few_ends_are_none_that_count),
+        cmocka_unit_test(gs_session_turn_answered_questions_stay_answered),
         cmocka_unit_test(gs_session_turn_stall_is_no_silence),
         cmocka_unit_test(gs_session_turn_without_a_question_no_answer_is_awaited),
         cmocka_unit_test(gs_session_turn_while_it_is_moved_it_needs_a_daemon),
