@@ -3,11 +3,11 @@
  * gate_bench.c: nanoseconds that the gate adds to a call, open gate, against the bare call of
  * the same driver function.
  *
- * Both sides run in one process, in turns, on one thread, and the thread's own time counts, so that
- * others on its processor do not; of the rounds the median. The
- * driver is whatever libcuda.so.1 is found: fake_driver.c here (its functions return at once,
- * so that the difference is the gate), or a real one. The function: cuStreamWaitEvent on an
- * event that was never recorded, which queues nothing.
+ * Both sides run in one process, in turns, on one thread; the median of the rounds counts, in the
+ * thread's own time, which other programs on its processor do not change. The driver is whatever
+ * libcuda.so.1 is found: fake_driver.c here (its functions return at once, so that the difference
+ * is the gate), or a real one. The function: cuStreamWaitEvent on an event that was never
+ * recorded, which queues nothing.
  *
  *   gate_bench [--calls N] [--rounds N] [--json FILE] [--limit RATIO] [--memory BYTES]
  *

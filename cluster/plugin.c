@@ -317,7 +317,7 @@ static int watch_folder(struct plugin *plugin, struct gs_err *err)
 
 /* Makes the socket where it is gone, and tells kubelet, which may have looked for the old one. Both
  * wait while the socket was just made or cannot be made. -errno: the folder is gone, or its path is
- * too long. */
+ * too long, or this process may not write there. */
 static int serve_again(struct plugin *plugin, struct gs_err *err)
 {
     struct gs_err why = {0};
@@ -332,7 +332,7 @@ static int serve_again(struct plugin *plugin, struct gs_err *err)
             lockd_log(LOCKD_LOG_INFO,
                       "the plugin's socket was removed or replaced; it is made again");
         plugin->listen_at = lockd_now() + (code == 0 ? MADE_WAIT : FOLDER_WAIT);
-        if (code == -ENOENT || code == -ENOTDIR || code == -ENAMETOOLONG)
+        if (code == -ENOENT || code == -ENOTDIR || code == -ENAMETOOLONG || code == -EACCES)
             return gs_err_set(err, code, "%s", why.text);
         if (code != 0 && code != plugin->listen_said)
             lockd_log(LOCKD_LOG_WARNING, "%s; trying again", why.text);
@@ -496,7 +496,7 @@ static int open_signals(void)
 
 /* The folder is there when kubelet is; a node on which it comes later is waited for, and so is
  * a plugin that has not ended yet. 0; 1: a signal says to end. */
-static int wait_for_folder(struct plugin *plugin)
+static int wait_for_folder(struct plugin *plugin, struct gs_err *err)
 {
     int said = 0;
 
@@ -508,6 +508,8 @@ static int wait_for_folder(struct plugin *plugin)
         code = code ?: watch_folder(plugin, &why);
         if (code == 0)
             return 0;
+        if (code == -EACCES)
+            return gs_err_set(err, code, "%s", why.text);
         if (said != code)
             lockd_log(LOCKD_LOG_WARNING, "%s; %s", why.text,
                       code == -EBUSY                        ? "waiting until it ends"
@@ -521,7 +523,7 @@ static int wait_for_folder(struct plugin *plugin)
 
 static int serve_kubelet(struct plugin *plugin, struct gs_err *err)
 {
-    int code = wait_for_folder(plugin);
+    int code = wait_for_folder(plugin, err);
 
     while (code == 0) {
         struct gs_err why = {0};
@@ -531,7 +533,7 @@ static int serve_kubelet(struct plugin *plugin, struct gs_err *err)
         if (code == -ENOENT || code == -ENOTDIR) { /* the folder is gone, and kubelet with it */
             lockd_log(LOCKD_LOG_WARNING, "%s", why.text);
             listen_close(plugin);
-            code = wait_for_folder(plugin);
+            code = wait_for_folder(plugin, err);
         } else if (code < 0) {
             gs_err_set(err, code, "%s", why.text);
         }

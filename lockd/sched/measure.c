@@ -130,8 +130,7 @@ static bool is_decided(const struct sched_member *member, bool rise, uint64_t no
 static bool card_answers(const struct sched_device *device, uint64_t now)
 {
     return device->measure.several && device->measure.card_at != 0 &&
-           now - device->measure.card_at <
-               5 * REPEAT; /* after five questions without an answer */
+           now - device->measure.card_at < 5 * REPEAT; /* five questions without an answer */
 }
 
 /* Somebody says that external is at least and at most so much. */
@@ -206,16 +205,6 @@ static void ask_in_turn(struct sched_member *member)
     lockd_list_append(&member->device->members, &member->of_device);
 }
 
-static void ask_next(struct sched_device *device)
-{
-    lockd_each (struct sched_member, member, &device->members, of_device) {
-        if (can_tell(member)) {
-            ask_in_turn(member);
-            return;
-        }
-    }
-}
-
 /* Asks a program of each user, but of those that should leave; also in the midst of a move, where a
  * program waits for memory that others claim. */
 static void ask_users(struct sched_device *device, uint64_t now)
@@ -272,8 +261,15 @@ bool sched_measure_ask(struct sched_device *device, uint64_t now)
     uint32_t others = 0;
     bool alone = true;
 
-    if (expire_departed(device, now)) /* nobody need have anything to say when it stays away */
-        ask_next(device);
+    if (expire_departed(device,
+                        now)) { /* nobody need have anything to say when it stays away */
+        lockd_each (struct sched_member, member, &device->members, of_device) {
+            if (!can_tell(member))
+                continue;
+            ask_in_turn(member);
+            break;
+        }
+    }
     if (judges) {
         device->measure.judge_asked = now;
         ask_users(device, now);
@@ -291,8 +287,7 @@ bool sched_measure_ask(struct sched_device *device, uint64_t now)
         if (member == open->by || (open->foreign && !sched_denial_is_other(member, open->by)))
             continue;
         /* what has risen may be memory that a program is just taking: it can tell a little later */
-        if (can_tell(member) || open->value > device->measure.external)
-            alone = false;
+        alone &= !can_tell(member) && open->value <= device->measure.external;
         if (!can_tell(member))
             continue;
         others++;
@@ -348,17 +343,14 @@ void sched_measure_answer(struct sched_device *device, uint64_t now)
 static void bound_external(const struct sched_device *device, uint64_t device_free,
                            uint64_t now, uint64_t *least, uint64_t *most)
 {
-    const uint64_t used = sched_less(device->measure.total, device_free),
-                   sure = device->books.sum.resident - device->books.sum.unsure;
+    const struct sched_share *sum = &device->books.sum;
+    const uint64_t total = device->measure.total, used = sched_less(total, device_free),
+                   sure = sum->resident - sum->unsure,
+                   may_have = sum->unsure_most + sum->loose + departed_bytes(device);
 
-    *most =
-        sched_min(steps_up(sched_less(used, sure - sched_denial_overdue_bytes(device, now))),
-                  device->measure.total);
-    *least =
-        sched_min(steps_up(sched_less(sched_less(used, sure), device->books.sum.unsure_most +
-                                                                  device->books.sum.loose +
-                                                                  departed_bytes(device))),
-                  device->measure.total);
+    *most = sched_min(
+        steps_up(sched_less(used, sure - sched_denial_overdue_bytes(device, now))), total);
+    *least = sched_min(steps_up(sched_less(used, sure + may_have)), total);
 }
 
 /* The card is asked only if the member's own figure says that there is more, or it has none. A question
@@ -439,13 +431,10 @@ static void set_total(struct sched_device *device, uint64_t total,
         return;
     if (total > device->measure.total && sched_measure_is_word(by))
         device->measure.measured = false;
-    if (!device->measure.measured)
-        device->measure.external = 0;
-    else if (total > device->measure.total)
-        device->measure.external += total - device->measure.total;
-    else
-        device->measure.external =
-            sched_less(device->measure.external, device->measure.total - total);
+    device->measure.external =
+        device->measure.measured
+            ? sched_less(device->measure.external + total, device->measure.total)
+            : 0;
     device->measure.backed = false;
     device->measure.backed_by = by->client->user;
     device->measure.doubt.by = NULL;
@@ -491,8 +480,7 @@ void sched_measure_forget(struct sched_member *member, uint64_t now)
                sure = member->report.echoed == member->sent.seq &&
                       (member->report.flags & GS_STATE_MOVING) == 0;
     const uint64_t coming = sched_min(member->report.demand, sched_member_hold(member)),
-                   bytes = sure ? member->report.resident
-                                : sched_max(member->report.resident, coming);
+                   bytes = sched_max(member->report.resident, sure ? 0 : coming);
 
     device->measure.trust_changed |= sched_member_denied(member);
     if (device->measure.doubt.by == member)

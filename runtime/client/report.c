@@ -180,9 +180,10 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     if (worth == NOTHING_NEW && (asked != last->sent.asked || last->unsettled)) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
 
-        worth =
-            is_settled(&accounts) ? LATER : NOTHING_NEW; /* the free memory can be measured */
-        *after = worth == NOTHING_NEW && asked != last->sent.asked ? ACCOUNT_NS : UINT64_MAX;
+        if (is_settled(&accounts))
+            worth = LATER; /* what is free can be measured now */
+        else if (asked != last->sent.asked)
+            *after = ACCOUNT_NS;
     }
     if (worth == NOTHING_NEW)
         return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_report.c: what becomes of memory that is handed over with a report (report.c), with the
- * connection and the memory played. One thread.
+ * test_report.c: what becomes of memory that is handed over with a report, and of a question
+ * (report.c), with the connection and the memory played. One thread.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,16 +23,18 @@
 #include "runtime/swap/beyond.h"
 
 #define MIB ((uint64_t)1 << 20)
+#define MS  1000000ull
 #define S   1000000000ull
 
 struct gs_driver gs_driver;
 struct gs_counts gs_counts;
 
 static struct gs_device card;
-static unsigned pieces;                                /* that have left and are not released */
-static int with_pieces, without;                       /* what such a message comes to */
-static unsigned sent_with_pieces, sent_without;        /* messages that went out */
-static uint64_t told_pieces, told_bytes, told_network; /* by the last message that went out */
+static unsigned pieces;                         /* that have left and are not released */
+static int with_pieces, without;                /* what such a message comes to */
+static unsigned sent_with_pieces, sent_without; /* messages that went out */
+static uint64_t told_pieces, told_bytes, told_network,
+    told_asked; /* by the last message that went out */
 
 /* --- what report.c stands on --- */
 
@@ -62,6 +64,7 @@ int gs_connect_send(int fd, const void *message, uint32_t length,
     told_pieces = state->given;
     told_bytes = state->given_bytes[0];
     told_network = state->given_network;
+    told_asked = state->asked;
     return 0;
 }
 
@@ -219,6 +222,28 @@ static void gs_report_send_lost_connection_is_told_and_the_next_gets_all(void **
     assert_int_equal(sent_without, 1);
 }
 
+/* While another thread allocates nothing can be measured: then a question waits, and sends nothing. */
+static void gs_report_send_question_waits_until_it_can_be_measured(void **state)
+{
+    uint64_t after;
+
+    (void)state;
+    assert_int_equal(report_at(S, &after), 0);
+    card.graphs.asked = 1;
+    card.accounts.works_begun = 1;
+    for (uint64_t i = 1; i <= 100; i++) {
+        assert_int_equal(report_at(S + i * 10 * MS, &after), 0);
+        assert_true(after <= 10 * MS);
+    }
+    assert_int_equal(sent_with_pieces + sent_without, 1);
+    card.accounts.works_ended = 1;
+    assert_int_equal(report_at(3 * S, &after), 0);
+    assert_int_equal(sent_with_pieces + sent_without, 2);
+    assert_int_equal(told_asked, 1);
+    assert_int_equal(report_at(4 * S, &after), 0); /* no word twice */
+    assert_int_equal(sent_with_pieces + sent_without, 2);
+}
+
 #define FROM_BEGIN(name) cmocka_unit_test_setup(name, begin)
 
 int main(void)
@@ -228,6 +253,7 @@ int main(void)
         FROM_BEGIN(gs_report_send_full_socket_keeps_the_pieces),
         FROM_BEGIN(gs_report_send_refused_pieces_are_released_and_not_told),
         FROM_BEGIN(gs_report_send_lost_connection_is_told_and_the_next_gets_all),
+        FROM_BEGIN(gs_report_send_question_waits_until_it_can_be_measured),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,27 +10,14 @@
 
 #include <cmocka.h>
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "runtime/client/connect.h"
 #include "runtime/client/evidence.h"
 #include "runtime/client/ipc.h"
 #include "runtime/client/relocate.h"
-#include "runtime/base/device.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/host.h"
 #include "runtime/swap/common.h"
-#include "runtime/base/log.h"
-#include "runtime/memory/memory.h"
-#include "runtime/client/report.h"
 #include "runtime/client/api.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/config.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/worker.h"
 #include "runtime/client/session.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -426,13 +413,11 @@ static void gs_session_turn_few_ends_are_none_that_count(void **state)
 /* Another daemon begins at 0: what was answered stays answered, so that nobody takes it for one that hangs. */
 static void gs_session_turn_answered_questions_stay_answered(void **state)
 {
-    static const uint64_t answers[] = {7, 0, 6, 8};
-
     (void)state;
     begin_session(100 * MIB);
-    for (unsigned i = 0; i < sizeof answers / sizeof *answers; i++) {
+    for (unsigned i = 0; i < 4; i++) {
         words.seq = ++seq;
-        words.answered = answers[i];
+        words.answered = (uint64_t[]){7, 0, 6, 8}[i];
         word_count = 1;
         turn_later(1);
         assert_int_equal(atomic_load(&card.target.answered), i < 3 ? 7 : 8);
